@@ -5,7 +5,7 @@
 
 use crate::composed::Composed;
 use crate::error::{LayoutError, Result, argument, overflow};
-use crate::int_tuple::ceil_div;
+use crate::int_tuple::{Coord, IntTuple, ceil_div};
 use crate::layout::Layout;
 
 /// The largest number of points that an analysis evaluates.
@@ -15,10 +15,10 @@ pub const ENUMERATION_LIMIT: i64 = 1 << 24;
 pub const SECTOR_BYTES: i64 = 32;
 
 /// Threads in a warp.
-pub const WARP: i64 = 32;
+pub const WARP: usize = 32;
 
 /// Shared memory has this many banks of [`BANK_BYTES`] each.
-pub const BANKS: i64 = 32;
+pub const BANKS: usize = 32;
 
 /// Bytes in one word of a shared-memory bank.
 pub const BANK_BYTES: i64 = 4;
@@ -29,6 +29,8 @@ pub trait Function {
     fn points(&self) -> Result<i64>;
     /// The value at an index.
     fn value(&self, index: i64) -> Result<i64>;
+    /// The value at an index where it may be a coordinate.
+    fn image(&self, index: i64) -> Result<IntTuple>;
 }
 
 impl Function for Layout {
@@ -39,6 +41,10 @@ impl Function for Layout {
     fn value(&self, index: i64) -> Result<i64> {
         self.at(index)
     }
+
+    fn image(&self, index: i64) -> Result<IntTuple> {
+        self.eval(&Coord::from(index))
+    }
 }
 
 impl Function for Composed {
@@ -48,6 +54,10 @@ impl Function for Composed {
 
     fn value(&self, index: i64) -> Result<i64> {
         self.at(index)
+    }
+
+    fn image(&self, index: i64) -> Result<IntTuple> {
+        self.eval(&Coord::from(index))
     }
 }
 
@@ -114,7 +124,7 @@ pub fn same_function(a: &impl Function, b: &impl Function) -> Result<bool> {
     }
     check_points("same_function", size)?;
     for index in 0..size {
-        if a.value(index)? != b.value(index)? {
+        if a.image(index)? != b.image(index)? {
             return Ok(false);
         }
     }
@@ -134,7 +144,8 @@ pub fn max_vector_width(f: &impl Function, limit: i64) -> Result<i64> {
     let fits = |width: usize, step: i64| {
         values.len() % width == 0
             && values.chunks(width).all(|group| {
-                group[0] % step == 0 && group.iter().zip(group[0]..).all(|(value, expected)| *value == expected)
+                group[0] % step == 0
+                    && group.iter().zip(group[0]..).all(|(value, expected)| *value == expected)
             })
     };
     let mut width = 1;
@@ -235,7 +246,7 @@ pub fn sectors(f: &impl Function, access: Access) -> Result<Sectors> {
 pub(crate) fn sectors_of(offsets: &[i64], access: Access) -> Result<Sectors> {
     let addresses = access.addresses("sectors", offsets)?;
     let mut total = Sectors::default();
-    for warp in addresses.chunks(usize::try_from(WARP).unwrap_or(32)) {
+    for warp in addresses.chunks(WARP) {
         // An aligned access of at most 16 bytes lies in one sector.
         let mut touched: Vec<i64> = warp.iter().map(|address| address / SECTOR_BYTES).collect();
         let mut bytes = warp.to_vec();
@@ -272,25 +283,31 @@ pub fn bank_conflicts(f: &impl Function, access: Access) -> Result<i64> {
 pub(crate) fn bank_conflicts_of(offsets: &[i64], access: Access) -> Result<i64> {
     let addresses = access.addresses("bank_conflicts", offsets)?;
     // One pass over the banks moves 128 bytes.
-    let lanes = WARP.min(BANKS * BANK_BYTES / access.access_bytes);
+    let lanes = match access.access_bytes {
+        16 => WARP / 4,
+        8 => WARP / 2,
+        _ => WARP,
+    };
+    let words = ceil_div(access.access_bytes, BANK_BYTES);
     let mut worst = 1;
-    for phase in addresses.chunks(usize::try_from(WARP).unwrap_or(32)).flat_map(|warp| {
-        warp.chunks(usize::try_from(lanes).unwrap_or(32))
-    }) {
-        let words = ceil_div(access.access_bytes, BANK_BYTES);
-        let mut touched: Vec<i64> = phase
-            .iter()
-            .flat_map(|address| (0..words).map(move |word| address / BANK_BYTES + word))
-            .collect();
+    for pass in addresses.chunks(WARP).flat_map(|warp| warp.chunks(lanes)) {
+        let mut touched: Vec<i64> =
+            pass.iter().flat_map(|address| (0..words).map(move |word| address / BANK_BYTES + word)).collect();
         touched.sort_unstable();
         touched.dedup();
-        let mut load = [0i64; BANKS as usize];
+        let mut load = [0i64; BANKS];
         for word in touched {
-            load[usize::try_from(word % BANKS).unwrap_or(0)] += 1;
+            load[bank_of(word)] += 1;
         }
         worst = load.into_iter().fold(worst, i64::max);
     }
     Ok(worst)
+}
+
+/// The bank that holds a word of shared memory.
+pub(crate) fn bank_of(word: i64) -> usize {
+    // The low bits of a two's complement number are its Euclidean remainder, so no conversion can fail.
+    usize::from(word.to_le_bytes()[0]) % BANKS
 }
 
 /// The worst bank conflict when `ldmatrix` (or `stmatrix`) reads the 8x8 matrices (8 rows of 16 bytes) of a tile in
@@ -319,7 +336,10 @@ pub fn ldmatrix_conflicts(tile: &impl Function, shape: (i64, i64), element_bytes
         return Err(argument(OP, text));
     }
     if rows.checked_mul(columns) != Some(tile.points()?) {
-        return Err(argument(OP, format!("{rows}x{columns} is not the size {} of the layout", tile.points()?)));
+        return Err(argument(
+            OP,
+            format!("{rows}x{columns} is not the size {} of the layout", tile.points()?),
+        ));
     }
     check_points(OP, tile.points()?)?;
     let access = Access { element_bytes, access_bytes: ROW_BYTES };

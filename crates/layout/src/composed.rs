@@ -145,7 +145,9 @@ impl Composed {
     pub fn at(&self, index: i64) -> Result<i64> {
         match self.eval(&Tree::Leaf(Index::At(index)))? {
             Tree::Leaf(value) => Ok(value),
-            tuple => Err(argument("at", format!("the value of {self} is the coordinate {tuple}; use `eval`"))),
+            tuple => {
+                Err(argument("at", format!("the value of {self} is the coordinate {tuple}; use `eval`")))
+            }
         }
     }
 
@@ -277,7 +279,9 @@ impl Composed {
             return Err(LayoutError::Inverse {
                 op: "right_inverse",
                 layout: self.to_string(),
-                reason: format!("{swizzle} does not permute the first {covered} values, which the layout covers"),
+                reason: format!(
+                    "{swizzle} does not permute the first {covered} values, which the layout covers"
+                ),
             });
         }
         Ok(Composed::undo(inverse, &swizzles))
@@ -287,7 +291,10 @@ impl Composed {
     fn swizzles(&self, op: &'static str) -> Result<Vec<Swizzle>> {
         let swizzles = self.stages.iter().map(|stage| match (&stage.map, &stage.offset) {
             (Map::Swizzle(swizzle), Tree::Leaf(0)) => Ok(*swizzle),
-            _ => Err(argument(op, format!("{self} has an outer layout or an offset; only swizzles are invertible"))),
+            _ => Err(argument(
+                op,
+                format!("{self} has an outer layout or an offset; only swizzles are invertible"),
+            )),
         });
         swizzles.collect()
     }

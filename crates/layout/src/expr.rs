@@ -111,9 +111,11 @@ fn value_of(text: &str, ast: &Ast) -> Result<Value> {
         Kind::Tuple(tuple) => match (parse::int_tuple(tuple), parse::coord(tuple)) {
             (Some(ints), _) => Ok(Value::Ints(ints)),
             (None, Some(coord)) => Ok(Value::Coord(coord)),
-            (None, None) => {
-                Err(parse::error_at(text, ast.column, "a stride alone is not a value; write `shape:stride`".into()))
-            }
+            (None, None) => Err(parse::error_at(
+                text,
+                ast.column,
+                "a stride alone is not a value; write `shape:stride`".into(),
+            )),
         },
         Kind::Tiler(modes) => {
             let modes = modes.iter().map(|mode| {
@@ -142,10 +144,12 @@ fn value_of(text: &str, ast: &Ast) -> Result<Value> {
             };
             let (least, most) = function.arity;
             if !(least..=most).contains(&arguments.len()) {
-                let reason = format!("{function:?} takes {least} to {most} arguments, found {}", arguments.len());
+                let reason =
+                    format!("{function:?} takes {least} to {most} arguments, found {}", arguments.len());
                 return Err(parse::error_at(text, ast.column, reason));
             }
-            let values = arguments.iter().map(|argument| value_of(text, argument)).collect::<Result<Vec<_>>>()?;
+            let values =
+                arguments.iter().map(|argument| value_of(text, argument)).collect::<Result<Vec<_>>>()?;
             (function.run)(&Args { op: function.name, values: &values })
         }
     }
@@ -286,9 +290,11 @@ fn compose(args: &Args<'_>) -> Result<Value> {
         }
         (Some(Value::Composed(a)), Some(Value::Composed(b))) => {
             // Maps of `a` from the inside out, around `b`.
-            let inner = a.layout().cloned().map(Map::Layout).ok_or_else(|| {
-                argument("compose", format!("the inner part of {a} is not a layout"))
-            })?;
+            let inner = a
+                .layout()
+                .cloned()
+                .map(Map::Layout)
+                .ok_or_else(|| argument("compose", format!("the inner part of {a} is not a layout")))?;
             let mut composed = b.clone().after(inner, 0)?;
             let outer: Vec<_> = a.outer().collect();
             for (map, offset) in outer.into_iter().rev() {
@@ -312,15 +318,14 @@ fn eval(args: &Args<'_>) -> Result<Value> {
 
 fn complement(args: &Args<'_>) -> Result<Value> {
     let codomain = match args.get(1) {
-        None => Tree::Leaf(1),
+        None => {
+            return args.analyse(Layout::complement, |composed| composed.complement_in(1)).map(Value::Layout);
+        }
         Some(Value::Layout(layout)) => Tree::Leaf(layout.cosize()?),
         Some(_) => args.ints(1)?.clone(),
     };
-    args.analyse(
-        |layout| layout.complement_in(&codomain),
-        |composed| composed.complement_in(&codomain),
-    )
-    .map(Value::Layout)
+    args.analyse(|layout| layout.complement_in(&codomain), |composed| composed.complement_in(&codomain))
+        .map(Value::Layout)
 }
 
 fn size(args: &Args<'_>) -> Result<Value> {
@@ -530,13 +535,7 @@ pub static FUNCTIONS: &[Function] = &[
             args.inner(|layout| layout.tile_to_shape(shape, order.as_deref()))
         },
     },
-    Function {
-        name: "size",
-        parameters: "L",
-        summary: "number of coordinates",
-        arity: (1, 1),
-        run: size,
-    },
+    Function { name: "size", parameters: "L", summary: "number of coordinates", arity: (1, 1), run: size },
     Function {
         name: "cosize",
         parameters: "L",
@@ -620,6 +619,20 @@ pub static FUNCTIONS: &[Function] = &[
         summary: "without modes of stride 0 and extent 1",
         arity: (1, 1),
         run: |args| args.inner(|layout| Ok(layout.filter())),
+    },
+    Function {
+        name: "nullspace",
+        parameters: "L",
+        summary: "the indices that L maps to 0 because of stride 0",
+        arity: (1, 1),
+        run: |args| args.layout(0)?.nullspace().map(Value::Layout),
+    },
+    Function {
+        name: "distribute",
+        parameters: "L, n",
+        summary: "up to n indices spread evenly over the domain of L",
+        arity: (2, 2),
+        run: |args| args.layout(0)?.distribute(args.int(1)?).map(Value::Layout),
     },
     Function {
         name: "upcast",

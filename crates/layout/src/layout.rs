@@ -271,9 +271,7 @@ impl Layout {
             return Ok(extent_along(Basis::NONE));
         }
         self.bases().into_iter().try_fold(1i64, |product, basis| {
-            product
-                .checked_mul(extent_along(basis))
-                .ok_or_else(|| overflow(format!("the cosize of {self}")))
+            product.checked_mul(extent_along(basis)).ok_or_else(|| overflow(format!("the cosize of {self}")))
         })
     }
 
@@ -392,11 +390,7 @@ impl Sum {
     }
 }
 
-fn walk_index(
-    tree: &Tree<Mode>,
-    index: i64,
-    add: &mut impl FnMut(Stride, i64) -> Result<()>,
-) -> Result<()> {
+fn walk_index(tree: &Tree<Mode>, index: i64, add: &mut impl FnMut(Stride, i64) -> Result<()>) -> Result<()> {
     let mut rest = index;
     let mut pending: Option<Mode> = None;
     // Each mode waits until the next one is seen: the last one takes all that is left.
@@ -410,11 +404,7 @@ fn walk_index(
     pending.map_or(Ok(()), |last| add(last.stride, rest))
 }
 
-fn walk(
-    tree: &Tree<Mode>,
-    coord: &Coord,
-    add: &mut impl FnMut(Stride, i64) -> Result<()>,
-) -> Result<()> {
+fn walk(tree: &Tree<Mode>, coord: &Coord, add: &mut impl FnMut(Stride, i64) -> Result<()>) -> Result<()> {
     match (tree, coord) {
         (_, Tree::Leaf(Index::All)) => Ok(()),
         (_, Tree::Leaf(Index::At(index))) => walk_index(tree, *index, add),
@@ -479,10 +469,9 @@ impl Layout {
     pub fn flatten(&self) -> Layout {
         match &self.tree {
             Tree::Leaf(_) => self.clone(),
-            tree => Layout {
-                tree: Tree::Tuple(tree.leaves().map(|mode| Tree::Leaf(*mode)).collect()),
-                ..*self
-            },
+            tree => {
+                Layout { tree: Tree::Tuple(tree.leaves().map(|mode| Tree::Leaf(*mode)).collect()), ..*self }
+            }
         }
     }
 

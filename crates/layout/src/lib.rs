@@ -46,7 +46,7 @@
 mod algebra;
 pub mod analysis;
 mod composed;
-//DRAW
+pub mod draw;
 mod error;
 pub mod expr;
 mod flat;

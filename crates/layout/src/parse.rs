@@ -25,7 +25,7 @@ use crate::tiler::Tiler;
 use crate::tree::Tree;
 
 /// How deeply tuples, tilers and calls may be nested in text.
-pub const MAX_NESTING: usize = 64;
+pub(crate) const MAX_NESTING: usize = 64;
 
 /// A parsed expression, each node with the column where it starts.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +150,11 @@ impl<'a> Parser<'a> {
                 chain.push(last);
                 Ok(Ast { column, kind: Kind::Chain(chain) })
             }
-            _ => Err(error_at(self.text, column, "a composed layout is written `outer o offset o inner`".into())),
+            _ => Err(error_at(
+                self.text,
+                column,
+                "a composed layout is written `outer o offset o inner`".into(),
+            )),
         }
     }
 
@@ -198,7 +202,9 @@ impl<'a> Parser<'a> {
                 }
                 if !separators.iter().any(|&separator| parser.eat(separator)) {
                     let found = parser.peek().describe();
-                    return Err(parser.error(format!("found {found}, expected `{}` or `{close}`", separators[0])));
+                    return Err(
+                        parser.error(format!("found {found}, expected `{}` or `{close}`", separators[0]))
+                    );
                 }
             }
         })
@@ -289,7 +295,11 @@ fn tokenize(text: &str) -> Result<Vec<(Token, usize)>> {
                 }
                 let number: String = chars[start..at].iter().collect();
                 let value = number.parse().map_err(|_| {
-                    let reason = if number == "-" { "expected digits after `-`" } else { "the number does not fit in 64 bits" };
+                    let reason = if number == "-" {
+                        "expected digits after `-`"
+                    } else {
+                        "the number does not fit in 64 bits"
+                    };
                     error_at(text, start + 1, reason.into())
                 })?;
                 Token::Int(value)
@@ -301,7 +311,9 @@ fn tokenize(text: &str) -> Result<Vec<(Token, usize)>> {
                 Token::Name(chars[start..at].iter().collect())
             }
             '(' | ')' | '<' | '>' | '[' | ']' | ',' | ';' | ':' | '@' | '_' | '?' => Token::Punct(c),
-            _ => return Err(error_at(text, start + 1, format!("`{}` has no meaning here", c.escape_debug()))),
+            _ => {
+                return Err(error_at(text, start + 1, format!("`{}` has no meaning here", c.escape_debug())));
+            }
         };
         tokens.push((token, start + 1));
     }
@@ -331,7 +343,9 @@ pub(crate) fn int_tuple(tuple: &Tree<Leaf>) -> Option<IntTuple> {
 pub(crate) fn coord(tuple: &Tree<Leaf>) -> Option<Coord> {
     tuple
         .try_graft(&mut |leaf| match leaf {
-            Leaf::Number(stride) if stride.along_basis().is_none() => Ok(Tree::Leaf(Index::At(stride.value()))),
+            Leaf::Number(stride) if stride.along_basis().is_none() => {
+                Ok(Tree::Leaf(Index::At(stride.value())))
+            }
             Leaf::Number(_) => Err(()),
             Leaf::All => Ok(Tree::Leaf(Index::All)),
         })
@@ -347,7 +361,8 @@ macro_rules! from_str {
             fn from_str(text: &str) -> Result<Self> {
                 let ast = parse(text)?;
                 let convert: fn(&str, &Ast) -> Result<Option<$type>> = $convert;
-                convert(text, &ast)?.ok_or_else(|| error_at(text, ast.column, concat!("expected ", $what).into()))
+                convert(text, &ast)?
+                    .ok_or_else(|| error_at(text, ast.column, concat!("expected ", $what).into()))
             }
         }
     };
@@ -375,10 +390,14 @@ from_str!(Swizzle, "a swizzle such as `S<3,4,3>`", |_, ast| match &ast.kind {
 
 from_str!(Tiler, "a tiler such as `<3:3, 4>`", tiler);
 
-from_str!(Composed, "a composed layout such as `S<3,4,3> o 0 o (8,64):(64,1)`", |text, ast| match &ast.kind {
-    Kind::Chain(parts) => composed(text, parts, &mut literal_map).map(Some),
-    _ => Ok(None),
-});
+from_str!(
+    Composed,
+    "a composed layout such as `S<3,4,3> o 0 o (8,64):(64,1)`",
+    |text, ast| match &ast.kind {
+        Kind::Chain(parts) => composed(text, parts, &mut literal_map).map(Some),
+        _ => Ok(None),
+    }
+);
 
 /// A tiler from its syntax; `None` for what cannot be one.
 pub(crate) fn tiler(text: &str, ast: &Ast) -> Result<Option<Tiler>> {
@@ -388,7 +407,8 @@ pub(crate) fn tiler(text: &str, ast: &Ast) -> Result<Option<Tiler>> {
         Kind::Tuple(tuple) => int_tuple(tuple).map(Tiler::shape).transpose(),
         Kind::Tiler(modes) => {
             let modes = modes.iter().map(|mode| {
-                tiler(text, mode)?.ok_or_else(|| error_at(text, mode.column, "expected a tiler for a mode".into()))
+                tiler(text, mode)?
+                    .ok_or_else(|| error_at(text, mode.column, "expected a tiler for a mode".into()))
             });
             Ok(Some(Tiler::Modes(modes.collect::<Result<_>>()?)))
         }
@@ -411,7 +431,8 @@ pub(crate) fn composed(
     map: &mut dyn FnMut(&str, &Ast) -> Result<Map>,
 ) -> Result<Composed> {
     let mut rest = parts.iter().rev();
-    let error = |column| error_at(text, column, "a composed layout is written `outer o offset o inner`".into());
+    let error =
+        |column| error_at(text, column, "a composed layout is written `outer o offset o inner`".into());
     let inner = map(text, rest.next().ok_or_else(|| error(1))?)?;
     let mut composed: Option<Composed> = None;
     while let Some(offset) = rest.next() {

@@ -6,10 +6,10 @@ use crate::error::{Result, argument, overflow};
 use crate::tree::{Tree, from_scalars};
 
 /// How deep a basis path may be.
-pub const MAX_BASIS_DEPTH: usize = 6;
+pub(crate) const MAX_BASIS_DEPTH: usize = 6;
 
 /// How many modes a coordinate may have at each level.
-pub const MAX_BASIS_MODE: u8 = 64;
+pub(crate) const MAX_BASIS_MODE: u8 = 64;
 
 /// A path into a nested coordinate, outermost mode first; the empty path stands for plain integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]

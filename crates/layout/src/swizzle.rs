@@ -71,7 +71,10 @@ impl Swizzle {
     /// The swizzled value; negative ones have no bits to swizzle and are refused.
     pub fn apply(&self, value: i64) -> Result<i64> {
         if value < 0 {
-            return Err(argument("swizzle", format!("{self} of {value}: a negative value cannot be swizzled")));
+            return Err(argument(
+                "swizzle",
+                format!("{self} of {value}: a negative value cannot be swizzled"),
+            ));
         }
         let mask = (1i64 << self.bits) - 1;
         let distance = self.shift.unsigned_abs();

@@ -34,7 +34,9 @@ impl Tiler {
     pub fn shape(shape: impl Into<IntTuple>) -> Result<Tiler> {
         match shape.into() {
             Tree::Leaf(extent) => Ok(Tiler::Layout(Layout::from_tree(Tree::Leaf(Mode::new(extent, 1)))?)),
-            Tree::Tuple(modes) => Ok(Tiler::Modes(modes.into_iter().map(Tiler::shape).collect::<Result<_>>()?)),
+            Tree::Tuple(modes) => {
+                Ok(Tiler::Modes(modes.into_iter().map(Tiler::shape).collect::<Result<_>>()?))
+            }
         }
     }
 

@@ -10,7 +10,6 @@ use crate::composed::Composed;
 use crate::error::{LayoutError, Result, argument};
 use crate::int_tuple::{Coord, IntTuple};
 use crate::layout::Layout;
-use crate::tree::Tree;
 
 /// A layout `(thread, value) -> index in a tile`, together with the shape of the tile.
 ///
@@ -143,7 +142,8 @@ impl TvLayout {
     fn check_memory(&self, size: i64) -> Result<()> {
         let expected = self.tile.product()?;
         if size != expected {
-            let text = format!("the memory layout has {size} elements, the tile {} has {expected}", self.tile);
+            let text =
+                format!("the memory layout has {size} elements, the tile {} has {expected}", self.tile);
             return Err(argument("partition", text));
         }
         Ok(())
@@ -190,10 +190,7 @@ impl TiledCopy {
         }
         // Interleave: coordinate in the tile -> thread + threads * value. Its inverse is the TV layout.
         let tile = threads.raked_product(values)?;
-        let shape = match tile.shape().product_each()? {
-            Tree::Tuple(modes) => Tree::Tuple(modes),
-            leaf @ Tree::Leaf(_) => leaf,
-        };
+        let shape = tile.shape().product_each()?;
         let tv = tile.right_inverse()?.with_shape((threads.size(), values.size()))?;
         Ok(TiledCopy { tv: TvLayout::new(tv, shape)?, vector })
     }
@@ -260,13 +257,10 @@ impl TiledCopy {
         self.check(memory)?;
         let access = Access { element_bytes, access_bytes: element_bytes.saturating_mul(self.vector) };
         for value in (0..self.tv.values()).step_by(usize::try_from(self.vector).unwrap_or(1)) {
-            for warp in (0..self.tv.threads()).step_by(usize::try_from(WARP).unwrap_or(32)) {
-                let lanes = warp..(warp + WARP).min(self.tv.threads());
-                let offsets = lanes
-                    .map(|thread| memory.value(self.tv.index(thread, value)?))
-                    .collect::<Result<Vec<_>>>()?;
-                visit(&offsets, access)?;
-            }
+            let offsets = (0..self.tv.threads())
+                .map(|thread| memory.value(self.tv.index(thread, value)?))
+                .collect::<Result<Vec<_>>>()?;
+            offsets.chunks(WARP).try_for_each(|warp| visit(warp, access))?;
         }
         Ok(())
     }

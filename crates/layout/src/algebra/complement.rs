@@ -1,7 +1,7 @@
 //! Complement: the layout that fills what another one leaves out.
 
 use crate::error::{LayoutError, Result, overflow};
-use crate::int_tuple::IntTuple;
+use crate::int_tuple::{IntTuple, ceil_div};
 use crate::layout::{Layout, Mode};
 use crate::stride::{Basis, Stride};
 use crate::tree::Tree;
@@ -15,7 +15,10 @@ impl Layout {
     /// # Ok::<(), tilewright_layout::LayoutError>(())
     /// ```
     pub fn complement(&self) -> Result<Layout> {
-        self.complement_in(1)
+        match self.is_integral() {
+            true => self.complement_in(1),
+            false => complement_by_coordinate(self, Basis::NONE, None),
+        }
     }
 
     /// A layout `R` with increasing values that shares none with `self` but 0, such that `(self, R)` covers
@@ -39,12 +42,15 @@ impl Layout {
             let modes: Vec<Mode> = self.tree().leaves().copied().collect();
             return Ok(complement_along(self, modes, Basis::NONE, &codomain)?.coalesce());
         }
-        complement_by_coordinate(self, Basis::NONE, &codomain)
+        complement_by_coordinate(self, Basis::NONE, Some(&codomain))
     }
 }
 
 /// The complement along every coordinate below `at`, nested like the coordinates and `codomain`.
-fn complement_by_coordinate(layout: &Layout, at: Basis, codomain: &IntTuple) -> Result<Layout> {
+///
+/// Without a codomain every coordinate ends with a mode of extent 1 whose stride says where the next copy begins, as
+/// in CuTe IR.
+fn complement_by_coordinate(layout: &Layout, at: Basis, codomain: Option<&IntTuple>) -> Result<Layout> {
     let level = at.path().len();
     let below: Vec<Mode> = layout
         .tree()
@@ -55,33 +61,46 @@ fn complement_by_coordinate(layout: &Layout, at: Basis, codomain: &IntTuple) -> 
         .collect();
     let reached = below.iter().filter_map(|mode| mode.stride.along_basis().path().get(level).copied()).max();
     let wanted = match codomain {
-        Tree::Leaf(_) => 0,
-        Tree::Tuple(modes) => modes.len(),
+        Some(Tree::Tuple(modes)) => modes.len(),
+        _ => 0,
     };
     let rank = reached.map_or(0, |mode| usize::from(mode) + 1).max(wanted);
     if rank == 0 {
-        return Ok(complement_along(layout, below, at, codomain)?.coalesce());
+        let open = complement_along(layout, below, at, codomain.unwrap_or(&Tree::Leaf(1)))?;
+        return match codomain {
+            Some(_) => Ok(open.coalesce()),
+            None => drop_inner_ones(&open),
+        };
     }
     // An integer codomain is counted with the first coordinate fastest: the last one takes what is left.
     let mut modes = Vec::with_capacity(rank);
     let mut rest = match codomain {
-        Tree::Leaf(extent) => *extent,
-        Tree::Tuple(_) => 1,
+        Some(Tree::Leaf(extent)) => *extent,
+        _ => 1,
     };
     for mode in 0..rank {
         let child = at.child(mode)?;
         let share = match codomain {
-            Tree::Tuple(codomains) => codomains.get(mode).cloned().unwrap_or(Tree::Leaf(1)),
-            Tree::Leaf(_) if mode + 1 == rank => Tree::Leaf(rest),
-            Tree::Leaf(_) => {
+            None => None,
+            Some(Tree::Tuple(codomains)) => Some(codomains.get(mode).cloned().unwrap_or(Tree::Leaf(1))),
+            Some(Tree::Leaf(_)) if mode + 1 == rank => Some(Tree::Leaf(rest)),
+            Some(Tree::Leaf(_)) => {
                 let extent = extent_below(&below, child);
-                rest = crate::int_tuple::ceil_div(rest, extent);
-                Tree::Leaf(extent)
+                rest = ceil_div(rest, extent);
+                Some(Tree::Leaf(extent))
             }
         };
-        modes.push(complement_by_coordinate(layout, child, &share)?);
+        modes.push(complement_by_coordinate(layout, child, share.as_ref())?);
     }
     Layout::tuple(modes)
+}
+
+/// Removes the modes of extent 1 but the last one.
+fn drop_inner_ones(layout: &Layout) -> Result<Layout> {
+    let modes: Vec<Mode> = layout.tree().leaves().copied().collect();
+    let last = modes.len().saturating_sub(1);
+    let kept = modes.into_iter().enumerate().filter(|(i, mode)| *i == last || mode.extent != 1);
+    Layout::from_modes(kept.map(|(_, mode)| mode).collect())
 }
 
 /// The extent that `modes` cover along the coordinates below `at`.

@@ -13,7 +13,7 @@
 //! they let through wrongly (`(4,6,8):(2,3,5) o 6:3`, cutlass issue 3177; `(6,2):(1,7) o (3,2):(2,3)`, issue 2955).
 //!
 //! A carry makes the result wrong unless several carries happen to cancel. So when the check fails and `B` has at
-//! most [`EXACT_LIMIT`] coordinates, the question is decided by evaluating both sides everywhere; beyond that the
+//! most `EXACT_LIMIT` coordinates, the question is decided by evaluating both sides everywhere; beyond that the
 //! composition is refused. In debug builds every result within that limit is evaluated everywhere too.
 
 use super::coalesce::coalesce_extended;
@@ -25,7 +25,7 @@ use crate::tiler::Tiler;
 use crate::tree::Tree;
 
 /// Up to this many coordinates a composition is decided by evaluation when the digit proof fails.
-pub const EXACT_LIMIT: i64 = 1 << 16;
+const EXACT_LIMIT: i64 = 1 << 16;
 
 impl Layout {
     /// The layout `R` with `R(c) == self(b(c))` for every coordinate `c` of `b`.
@@ -120,7 +120,9 @@ impl Outer {
                 None => return Ok(Err(format!("a step of {step} goes along two basis elements at once"))),
             };
             if rest % run != 0 {
-                let text = format!("a step of {step} fits {run} times before it carries, and {rest} is no multiple of that");
+                let text = format!(
+                    "a step of {step} fits {run} times before it carries, and {rest} is no multiple of that"
+                );
                 return Ok(Err(text));
             }
             pieces.push(Tree::Leaf(Mode { extent: run, stride: value.checked_mul(sign)? }));
@@ -232,7 +234,7 @@ fn compose_by_evaluation(a: &Layout, b: &Layout, reason: &str) -> Result<Layout>
     let tree = b.tree().try_graft(&mut |mode| {
         let single = Layout::from_tree(Tree::Leaf(*mode))?;
         let values = (0..mode.extent).map(|i| value_through(a, &single, i)).collect::<Result<Vec<_>>>()?;
-        Ok(factor(&values).unwrap_or(Tree::Leaf(Mode::new(mode.extent, 0))))
+        factor(&values).ok_or_else(|| refusal(a, b, reason.into()))
     })?;
     let result = Layout::from_tree(tree)?;
     for i in 0..b.size() {
@@ -284,8 +286,9 @@ fn factor(values: &[i64]) -> Option<Tree<Mode>> {
     while step < values.len() {
         let stride = values[step];
         let multiples = values.iter().step_by(step);
-        let run = (0i64..).zip(multiples).take_while(|(k, value)| k.checked_mul(stride) == Some(**value)).count();
-        if (values.len() / step) % run != 0 {
+        let run =
+            (0i64..).zip(multiples).take_while(|(k, value)| k.checked_mul(stride) == Some(**value)).count();
+        if !(values.len() / step).is_multiple_of(run) {
             return None;
         }
         modes.push(Tree::Leaf(Mode::new(i64::try_from(run).ok()?, stride)));

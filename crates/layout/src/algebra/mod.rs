@@ -4,6 +4,7 @@ mod coalesce;
 mod complement;
 mod compose;
 mod divide;
+mod domain;
 mod inverse;
 mod product;
 mod recast;
