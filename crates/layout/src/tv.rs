@@ -26,6 +26,8 @@ use crate::layout::Layout;
 pub struct TvLayout {
     layout: Layout,
     tile: IntTuple,
+    threads: i64,
+    values: i64,
 }
 
 impl TvLayout {
@@ -52,7 +54,8 @@ impl TvLayout {
             let text = format!("{layout} reaches element {}, but the tile {tile} has {size}", reached - 1);
             return Err(argument("tv", text));
         }
-        Ok(TvLayout { layout, tile })
+        let (threads, values) = (layout.mode(0)?.size(), layout.mode(1)?.size());
+        Ok(TvLayout { layout, tile, threads, values })
     }
 
     /// The layout `(thread, value) -> index in the tile`.
@@ -67,16 +70,12 @@ impl TvLayout {
 
     /// Number of threads.
     pub fn threads(&self) -> i64 {
-        self.mode_size(0)
+        self.threads
     }
 
     /// Number of values that each thread holds.
     pub fn values(&self) -> i64 {
-        self.mode_size(1)
-    }
-
-    fn mode_size(&self, mode: usize) -> i64 {
-        self.layout.tree().modes()[mode].leaves().map(|mode| mode.extent).product()
+        self.values
     }
 
     /// The index in the tile of value `value` of thread `thread`.
