@@ -75,12 +75,18 @@ impl CacheFolder {
         Ok(usage)
     }
 
-    /// Tries to create the folder and a file in it, as the cache would, and removes the file again.
+    /// Tries to create the folder and a file in it, as the cache would, and leaves nothing behind.
     pub fn check_writable(&self) -> io::Result<()> {
+        let existed = self.path.is_dir();
         fs::create_dir_all(&self.path)?;
         let probe = self.path.join(format!(".probe-{}", std::process::id()));
         fs::write(&probe, b"probe")?;
-        fs::remove_file(&probe)
+        fs::remove_file(&probe)?;
+        if !existed {
+            // Somebody else may have begun to use it: then it stays.
+            let _ = fs::remove_dir(&self.path);
+        }
+        Ok(())
     }
 }
 

@@ -26,7 +26,7 @@ pub enum Colouring {
     },
 }
 
-/// Draws a layout on the grid of `shape`.
+/// Draws a layout on the grid of `shape`. The title may have several lines.
 ///
 /// ```
 /// use tilewright_layout::{Composed, draw};
@@ -132,33 +132,44 @@ impl Picture<'_> {
     fn svg(&self) -> String {
         const CELL: i64 = 36;
         const EDGE: i64 = 30;
-        const HEAD: i64 = 52;
-        // A title wider than the grid widens the picture: about 7.8 units a character.
-        let title_width = i64::try_from(self.title.chars().count()).unwrap_or(0) * 78 / 10 + 2 * EDGE;
-        let caption_width = i64::try_from(self.caption.chars().count()).unwrap_or(0) * 6 + 2 * EDGE;
-        let width = (EDGE + self.columns * CELL + 10).max(title_width).max(caption_width);
-        let height = HEAD + EDGE + self.rows * CELL + 10;
+        const LINE: i64 = 18;
+        let lines: Vec<&str> = self.title.lines().collect();
+        // A text wider than the grid widens the picture: about 8.2 units a character of the title, 6 of the caption.
+        let width_of = |text: &str, tenths: i64| {
+            i64::try_from(text.chars().count()).unwrap_or(0) * tenths / 10 + 2 * EDGE
+        };
+        let text_width =
+            lines.iter().map(|line| width_of(line, 82)).fold(width_of(&self.caption, 60), i64::max);
+        let width = (EDGE + self.columns * CELL + 10).max(text_width);
+        let head = LINE * (1 + i64::try_from(lines.len()).unwrap_or(1)) + 16;
+        let height = head + EDGE + self.rows * CELL + 10;
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
              font-family=\"ui-monospace, Menlo, Consolas, monospace\" text-anchor=\"middle\">\n\
-             <title>{title}</title>\n\
-             <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n\
-             <text x=\"{EDGE}\" y=\"22\" font-size=\"13\" font-weight=\"bold\" text-anchor=\"start\">{title}</text>\n\
-             <text x=\"{EDGE}\" y=\"40\" font-size=\"10\" fill=\"#666666\" text-anchor=\"start\">{caption}</text>\n",
-            title = escape(self.title),
-            caption = escape(&self.caption),
+             <title>{}</title>\n\
+             <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n",
+            escape(self.title),
         );
+        let texts = lines.iter().map(|line| (*line, "font-size=\"13\" font-weight=\"bold\""));
+        let caption = (self.caption.as_str(), "font-size=\"10\" fill=\"#666666\"");
+        for (y, (text, style)) in (1..).map(|line| 4 + line * LINE).zip(texts.chain([caption])) {
+            let _ = writeln!(
+                svg,
+                "<text x=\"{EDGE}\" y=\"{y}\" {style} text-anchor=\"start\">{}</text>",
+                escape(text)
+            );
+        }
         // Writing to a string cannot fail.
         for column in 0..self.columns {
             let x = EDGE + column * CELL + CELL / 2;
             let _ = writeln!(
                 svg,
                 "<text x=\"{x}\" y=\"{}\" font-size=\"10\" fill=\"#666666\">{column}</text>",
-                HEAD + 20
+                head + 20
             );
         }
         for row in 0..self.rows {
-            let y = HEAD + EDGE + row * CELL + CELL / 2 + 4;
+            let y = head + EDGE + row * CELL + CELL / 2 + 4;
             let _ = writeln!(
                 svg,
                 "<text x=\"{}\" y=\"{y}\" font-size=\"10\" fill=\"#666666\">{row}</text>",
@@ -168,7 +179,7 @@ impl Picture<'_> {
         let mut cells = self.cells.iter();
         for row in 0..self.rows {
             for (column, cell) in (0..self.columns).zip(cells.by_ref()) {
-                let (x, y) = (EDGE + column * CELL, HEAD + EDGE + row * CELL);
+                let (x, y) = (EDGE + column * CELL, head + EDGE + row * CELL);
                 let _ = writeln!(
                     svg,
                     "<rect x=\"{x}\" y=\"{y}\" width=\"{CELL}\" height=\"{CELL}\" fill=\"{}\" stroke=\"#555555\" stroke-width=\"0.6\"/>",

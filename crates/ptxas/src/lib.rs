@@ -42,9 +42,7 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(120);
 #[non_exhaustive]
 pub enum AssemblerError {
     /// No assembler on this machine.
-    #[error(
-        "no ptxas found in {searched}; to get one without a toolkit: `pip install nvidia-cuda-nvcc`, then set {VARIABLE} to its ptxas"
-    )]
+    #[error("no ptxas in {searched}")]
     NotFound {
         /// Where it was looked for.
         searched: String,
@@ -68,6 +66,18 @@ pub enum AssemblerError {
     /// Files or processes failed.
     #[error("running ptxas: {0}")]
     Io(#[from] io::Error),
+}
+
+impl AssemblerError {
+    /// What to do about it, in one sentence.
+    pub fn remedy(&self) -> String {
+        match self {
+            AssemblerError::Refused { .. } => "this is a fault of the generated PTX; please report it".into(),
+            _ => format!(
+                "only tests of kernels need it: `pip install nvidia-cuda-nvcc` and set {VARIABLE} to the ptxas in it"
+            ),
+        }
+    }
 }
 
 /// A working assembler.

@@ -1,0 +1,152 @@
+//! Arguments, dispatch and errors; one module a command.
+
+mod demo;
+mod doctor;
+mod layout;
+mod machine;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use comfy_table::{Table, presets};
+
+/// GPU kernels in Rust without a toolchain.
+#[derive(Debug, Parser)]
+#[command(name = "tilewright", version, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Describe the machine and run everything that exists, checked (the default)
+    Demo(demo::Options),
+    /// Say what this machine has: driver, GPUs, assembler, cache; and what to do about what is missing
+    Doctor(doctor::Options),
+    /// Evaluate expressions of the layout algebra, or draw layouts
+    Layout(layout::Options),
+}
+
+/// Why a command ended early.
+#[derive(Debug)]
+enum Failure {
+    /// The input was wrong: exit code 2.
+    Input(String),
+    /// The machine failed us: exit code 1.
+    Machine(String),
+    /// Standard output was closed, for example by `head`: not an error of ours.
+    Closed,
+}
+
+impl Failure {
+    fn input(error: impl Display) -> Failure {
+        Failure::Input(error.to_string())
+    }
+
+    fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {
+        Failure::Machine(format!("{doing} {}: {error}", path.display()))
+    }
+}
+
+/// Errors of writing to standard output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::Closed,
+            _ => Failure::Machine(format!("writing the output: {error}")),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        io::Error::from(error).into()
+    }
+}
+
+/// Runs the program with these arguments, the first being its name.
+pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let outcome = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => dispatch(arguments.command.unwrap_or(Command::Demo(demo::Options::default()))),
+        // Help and version are not errors.
+        Err(help) if !help.use_stderr() => {
+            write!(io::stdout(), "{}", help.render().ansi()).map_err(Failure::from)
+        }
+        Err(error) => Err(Failure::Input(one_line(&error.to_string()))),
+    };
+    let (code, message) = match outcome {
+        Ok(()) | Err(Failure::Closed) => return ExitCode::SUCCESS,
+        Err(Failure::Machine(message)) => (1, message),
+        Err(Failure::Input(message)) => (2, message),
+    };
+    // Nothing more can be done if standard error is closed as well.
+    let _ = writeln!(io::stderr(), "error: {message}");
+    ExitCode::from(code)
+}
+
+fn dispatch(command: Command) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match command {
+        Command::Demo(options) => demo::run(&options, &mut out),
+        Command::Doctor(options) => doctor::run(&options, &mut out),
+        Command::Layout(options) => layout::run(&options, &mut out),
+    }?;
+    Ok(out.flush()?)
+}
+
+/// The first paragraph of a message as one line, without the word `error:`.
+fn one_line(message: &str) -> String {
+    let paragraph: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let text = paragraph.join(" ");
+    format!("{}; see `tilewright --help`", text.strip_prefix("error: ").unwrap_or(&text))
+}
+
+/// A table in the house style.
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY).set_header(header);
+    table
+}
+
+/// Bytes as people say them.
+#[allow(clippy::cast_precision_loss)] // only shown with one digit
+fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!([0, 1023, 1024, 150_754_820_096].map(bytes), ["0 B", "1023 B", "1.0 KiB", "140.4 GiB"]);
+    }
+
+    #[test]
+    fn messages_become_one_line() {
+        let message =
+            "error: the following required arguments were not provided:\n  <X>\n\nUsage: tilewright";
+        let line = "the following required arguments were not provided: <X>; see `tilewright --help`";
+        assert_eq!(one_line(message), line);
+    }
+}

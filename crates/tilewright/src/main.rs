@@ -1,0 +1,12 @@
+//! The command line `tilewright`.
+//!
+//! Every command prints for people, or JSON with `--json`. Exit codes: 0 done, 1 the machine failed us (a file, a
+//! check), 2 the input was wrong. Errors are one line on standard error.
+
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os())
+}

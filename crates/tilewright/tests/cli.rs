@@ -1,0 +1,219 @@
+//! The program as its users call it: results, exit codes, one-line errors.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test fails by panicking
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn tilewright(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Exit code 2 and a single line that starts with `error: `.
+fn refused(arguments: &[&str]) -> String {
+    let output = tilewright(arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    assert!(error.starts_with("error: ") && error.ends_with('\n') && error.lines().count() == 1, "{error:?}");
+    error
+}
+
+#[test]
+fn an_expression_prints_its_value() {
+    for (expression, value) in [
+        ("compose((4,3):(3,1), 6:2)", "(2,3):(6,1)\n"),
+        ("compose(coalesce((12,(4,8)):(59,(13,1)), (1,1)), <2:1, 4:1>)", "(2,4):(59,13)\n"),
+        ("(4):(1)", "(4):(1)\n"),
+        ("eval((4,3):(3,1), 13)", "6\n"),
+        ("banks((32):(32), 4)", "32\n"),
+        ("-3", "-3\n"),
+    ] {
+        let output = tilewright(&["layout", expression]);
+        assert!(output.status.success(), "{expression}");
+        assert_eq!(stdout(&output), value);
+        assert!(output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn wrong_input_is_one_line_and_exit_code_2() {
+    for arguments in [
+        &["frobnicate"][..],
+        &["layout"],
+        &["layout", "frobnicate(4:1)"],
+        &["layout", "(4,2:(1,2)"],
+        &["layout", "compose((6,2):(1,7), (3,2):(2,3))"],
+        &["layout", "eval(S<4,0,2>, 1)"],
+        &["layout", "4:1", "--frobnicate"],
+        &["layout", "4:1", "--colour", "blue"],
+        &["layout", "4:1", "--svg", "x.svg", "--bytes", "0"],
+        &["layout", "4:1", "--batch", "x"],
+        &["layout", "--batch", "no/such/file"],
+        &["layout", "size(4:1)", "--svg", "unused.svg"],
+        &["layout", "(1000000,1000000):(1,1)", "--svg", "unused.svg"],
+        &["doctor", "too", "many"],
+        &["layout", ""],
+    ] {
+        refused(arguments);
+    }
+    assert!(refused(&["layout", "complement((2,4):(1,1))"]).contains("not injective"));
+    assert!(!Path::new("unused.svg").exists());
+}
+
+#[test]
+fn batch_answers_every_line_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("expressions");
+    // A failing line, an empty one, Windows line ends, bytes that are no text, and no newline at the end.
+    std::fs::write(&file, b"coalesce((2,4):(1,2))\nnonsense\n\nsize(4:1)\r\n\xff\xfe\n(4,2):(1,16)").unwrap();
+    let output = tilewright(&["layout", "--batch", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0));
+    let lines: Vec<&str> = stdout(&output).lines().collect();
+    assert_eq!(lines.len(), 6);
+    assert_eq!([lines[0], lines[3], lines[5]], ["8:1", "4", "(4,2):(1,16)"]);
+    assert!([lines[1], lines[2], lines[4]].iter().all(|line| line.starts_with("error: ")));
+}
+
+#[test]
+fn batch_reads_standard_input() {
+    let mut child = command(&["layout", "--batch", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"size(4:1)\nnonsense\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let lines: Vec<serde_json::Value> =
+        stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0]["value"], "4");
+    assert!(lines[1]["error"].as_str().unwrap().contains("nonsense"));
+}
+
+#[test]
+fn json_of_a_layout_and_of_an_error() {
+    let value = json(&tilewright(&["layout", "(4,2):(1,16)", "--json"]));
+    assert_eq!((&value["kind"], &value["size"], &value["cosize"]), (&"layout".into(), &8.into(), &20.into()));
+    let output = tilewright(&["layout", "(4,2:", "--json"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(json(&output)["error"].is_string());
+}
+
+#[test]
+fn pictures_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, expression, marks) in [
+        ("value", "(4,8):(8,1)", &[">31<"][..]),
+        ("bank", "S<3,0,3> o 0 o (8,8):(8,1)", &[">63<", "bank"]),
+        ("thread", "tv(((4,8),(2,2)):((32,1),(16,8)), (16,8))", &[">T31<", ">V3<", "thread"]),
+    ] {
+        let file = folder.path().join(name);
+        let output = tilewright(&["layout", expression, "--svg", file.to_str().unwrap()]);
+        assert!(output.status.success());
+        let svg = std::fs::read_to_string(&file).unwrap();
+        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+        assert!(marks.iter().all(|mark| svg.contains(mark)), "{name}");
+    }
+    // A path that cannot be written is the machine's fault, not the user's grammar.
+    let output = tilewright(&["layout", "4:1", "--svg", folder.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn the_pictures_in_the_docs_are_what_the_program_draws() {
+    let folder = tempfile::tempdir().unwrap();
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let chapter = std::fs::read_to_string(docs.join("layouts.md")).unwrap();
+    let mut pictures = 0;
+    for line in
+        chapter.lines().filter(|line| line.starts_with("tilewright layout '") && line.contains("--svg"))
+    {
+        let words: Vec<&str> = line.split('\'').collect();
+        let file = folder.path().join("picture.svg");
+        let mut arguments = vec!["layout", words[1]];
+        let options: Vec<&str> = words[2].split_whitespace().collect();
+        let target = options[options.iter().position(|option| *option == "--svg").unwrap() + 1];
+        arguments.extend(options.iter().filter(|option| **option != target && **option != "--svg"));
+        arguments.extend(["--svg", file.to_str().unwrap()]);
+        assert!(tilewright(&arguments).status.success(), "{line}");
+        let stored = docs.join("images").join(Path::new(target).file_name().unwrap());
+        let (drawn, stored) = (std::fs::read(&file).unwrap(), std::fs::read(&stored).unwrap());
+        assert!(drawn == stored, "{target} is out of date: run {line}");
+        pictures += 1;
+    }
+    assert!(pictures >= 3, "{pictures} pictures in the chapter");
+}
+
+#[test]
+fn doctor_reports_and_advises() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    std::fs::create_dir(&cache).unwrap();
+    std::fs::write(cache.join("kernel"), [0; 2048]).unwrap();
+    let mut doctor = command(&["doctor", "--json"]);
+    let report = json(
+        &doctor
+            .env("TILEWRIGHT_CACHE_DIR", &cache)
+            .env("TILEWRIGHT_PTXAS", "/no/such/ptxas")
+            .output()
+            .unwrap(),
+    );
+    assert_eq!((&report["cache"]["files"], &report["cache"]["bytes"]), (&1.into(), &2048.into()));
+    assert!(report["processor"]["threads"].as_u64().unwrap() >= 1);
+    assert!(report["gpus"].is_array());
+    let problems = report["problems"].as_array().unwrap();
+    let assembler = problems.iter().find(|problem| problem["part"] == "assembler").unwrap();
+    assert!(assembler["remedy"].as_str().unwrap().contains("nvidia-cuda-nvcc"));
+    assert_eq!(report["driver"].is_null(), problems.iter().any(|problem| problem["part"] == "driver"));
+
+    let text = tilewright(&["doctor"]);
+    assert!(text.status.success());
+    for part in ["driver", "GPU", "PTX", "assembler", "cache"] {
+        assert!(stdout(&text).contains(part), "{part}");
+    }
+}
+
+#[test]
+fn doctor_survives_a_cache_that_cannot_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocked = folder.path().join("file");
+    std::fs::write(&blocked, "in the way").unwrap();
+    for setting in [blocked.join("below"), blocked, "off".into()] {
+        let output = command(&["doctor", "--json"]).env("TILEWRIGHT_CACHE_DIR", setting).output().unwrap();
+        assert!(output.status.success());
+        let report = json(&output);
+        assert!(report["problems"].as_array().unwrap().iter().any(|problem| problem["part"] == "cache"));
+    }
+}
+
+#[test]
+fn the_main_job_verifies_its_results() {
+    let output = tilewright(&[]);
+    assert!(output.status.success(), "{}", stdout(&output));
+    assert!(stdout(&output).contains("0 failed"));
+    let outcome = json(&tilewright(&["demo", "--json"]));
+    assert!(outcome["steps"].as_array().unwrap().iter().all(|step| step["ok"] == true));
+}
+
+#[test]
+fn a_closed_pipe_is_not_an_error() {
+    let mut child =
+        command(&["layout", "--functions"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+}
