@@ -23,6 +23,12 @@ impl Driver {
         Ok(Driver { library, version })
     }
 
+    /// The newest CUDA version that the installed driver supports, asked without initialising it: known even where
+    /// [`Driver::load`] fails because no GPU is visible.
+    pub fn installed_version() -> Result<CudaVersion, DriverError> {
+        Ok(CudaVersion::from_driver(ffi::driver_version(ffi::library()?)?))
+    }
+
     /// The newest CUDA version that the driver supports.
     pub fn version(&self) -> CudaVersion {
         self.version

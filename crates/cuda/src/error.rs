@@ -7,7 +7,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum DriverError {
     /// The driver library is not on this machine.
-    #[error("no NVIDIA driver: the library `{library}` was not found")]
+    #[error("no NVIDIA driver: the library `{library}` was not found or cannot be loaded")]
     NotFound {
         /// The name that the loader looked for.
         library: &'static str,

@@ -13,7 +13,7 @@ fn loading_never_panics_and_errors_have_remedies() {
 #[test]
 fn messages_name_the_call_and_the_remedy() {
     let missing = DriverError::NotFound { library: "libcuda.so.1" };
-    assert_eq!(missing.to_string(), "no NVIDIA driver: the library `libcuda.so.1` was not found");
+    assert!(missing.to_string().starts_with("no NVIDIA driver: the library `libcuda.so.1` was not found"));
     let none = DriverError::Call {
         call: "cuInit",
         code: 100,

@@ -135,9 +135,13 @@ impl Composed {
     }
 
     /// One more than the largest value: what a buffer must hold. Found by enumeration, because a swizzle may
-    /// reach further than the layout inside it.
+    /// reach further than the layout inside it. Refused if a value is negative.
     pub fn cosize(&self) -> Result<i64> {
-        let last = crate::analysis::values("cosize", self)?.into_iter().max().unwrap_or(0);
+        let values = crate::analysis::values("cosize", self)?;
+        if let Some(value) = values.iter().find(|value| **value < 0) {
+            return Err(argument("cosize", format!("{self} takes the value {value}, expected none below 0")));
+        }
+        let last = values.into_iter().max().unwrap_or(0);
         last.checked_add(1).ok_or_else(|| overflow(format!("the cosize of {self}")))
     }
 

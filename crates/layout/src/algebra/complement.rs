@@ -59,12 +59,14 @@ fn complement_by_coordinate(layout: &Layout, at: Basis, codomain: Option<&IntTup
         .filter(|mode| mode.stride.along_basis().path().starts_with(at.path()))
         .copied()
         .collect();
+    let ends_here = below.iter().any(|mode| mode.stride.along_basis() == at);
     let reached = below.iter().filter_map(|mode| mode.stride.along_basis().path().get(level).copied()).max();
-    let wanted = match codomain {
-        Some(Tree::Tuple(modes)) => modes.len(),
-        _ => 0,
+    let rank = match codomain {
+        // A stride along this coordinate takes all of it, however the codomain nests below.
+        _ if ends_here => 0,
+        Some(Tree::Tuple(modes)) => modes.len().max(reached.map_or(0, |mode| usize::from(mode) + 1)),
+        _ => reached.map_or(0, |mode| usize::from(mode) + 1),
     };
-    let rank = reached.map_or(0, |mode| usize::from(mode) + 1).max(wanted);
     if rank == 0 {
         let open = complement_along(layout, below, at, codomain.unwrap_or(&Tree::Leaf(1)))?;
         return match codomain {

@@ -64,7 +64,10 @@ fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -
     writeln!(out, "tilewright {} on {}", machine.tilewright, machine.processor.describe())?;
     match &machine.driver {
         Some(driver) => writeln!(out, "driver: CUDA {}", driver.cuda)?,
-        None => writeln!(out, "driver: none; everything below runs on the CPU")?,
+        None => writeln!(out, "driver: none")?,
+    }
+    if machine.gpus.is_empty() {
+        writeln!(out, "GPU: none; everything below runs on the CPU")?;
     }
     for gpu in &machine.gpus {
         writeln!(out, "GPU {}", doctor::describe(gpu))?;

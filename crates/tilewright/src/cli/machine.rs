@@ -1,7 +1,7 @@
 //! The machine: processor, driver, GPUs, assembler, cache, and what is wrong with them.
 
 use serde::Serialize;
-use tilewright::cuda::{CACHE_VARIABLE, CacheFolder, Device, Driver};
+use tilewright::cuda::{CACHE_VARIABLE, CacheFolder, Device, Driver, PtxVersion};
 use tilewright_ptxas::Assembler;
 
 /// All that is known about the machine. The field names are the JSON of `doctor --json`.
@@ -86,9 +86,10 @@ impl Machine {
             tilewright: env!("CARGO_PKG_VERSION"),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             processor: Processor::look(),
-            driver: driver.map(|driver| DriverFacts {
-                cuda: driver.version().to_string(),
-                ptx: driver.ptx_version().map(|ptx| ptx.to_string()),
+            // A driver that cannot be used, because no GPU is visible for example, is still there.
+            driver: Driver::installed_version().ok().map(|version| DriverFacts {
+                cuda: version.to_string(),
+                ptx: PtxVersion::newest_for(version).map(|ptx| ptx.to_string()),
             }),
             gpus: devices.into_iter().map(Gpu::from).collect(),
             assembler: assembler.map(|assembler| AssemblerFacts {
