@@ -12,6 +12,12 @@ use etcetera::BaseStrategy;
 pub const CACHE_VARIABLE: &str = "TILEWRIGHT_CACHE_DIR";
 
 /// Where the cache is. It may not exist yet.
+///
+/// ```
+/// if let Some(folder) = tilewright_cuda::CacheFolder::locate() {
+///     println!("{}", folder.path().display());
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheFolder {
     path: PathBuf,

@@ -94,6 +94,15 @@ impl Composed {
     }
 
     /// `outer o offset o self`.
+    ///
+    /// ```
+    /// use tilewright_layout::{Composed, Swizzle};
+    /// let c: Composed = "(8,8):(8,1) o 0 o 8:1".parse()?;
+    /// let c = c.after(Swizzle::new(3, 0, 3)?, 0)?;
+    /// assert_eq!(c.to_string(), "S<3,0,3> o 0 o (8,8):(8,1) o 0 o 8:1");
+    /// assert_eq!(c.at(1)?, 9);
+    /// # Ok::<(), tilewright_layout::LayoutError>(())
+    /// ```
     pub fn after(mut self, outer: impl Into<Map>, offset: impl Into<IntTuple>) -> Result<Composed> {
         self.stages.insert(0, Stage { map: outer.into(), offset: offset.into() });
         self.check()?;
@@ -180,7 +189,14 @@ impl Composed {
         Ok(Composed { stages: self.stages.clone(), inner })
     }
 
-    /// `self o b`.
+    /// `self o b`: the outer maps stay, the inner layout is composed.
+    ///
+    /// ```
+    /// use tilewright_layout::Composed;
+    /// let smem: Composed = "S<3,3,3> o 0 o (8,64):(64,1)".parse()?;
+    /// assert_eq!(smem.compose(&"8:8".parse()?)?.to_string(), "S<3,3,3> o 0 o 8:1");
+    /// # Ok::<(), tilewright_layout::LayoutError>(())
+    /// ```
     pub fn compose(&self, b: &Layout) -> Result<Composed> {
         match &self.inner {
             Map::Layout(_) => self.map_inner("compose", |inner| inner.compose(b)),
@@ -222,6 +238,14 @@ impl Composed {
     }
 
     /// In units of `n` elements, as [`Layout::upcast`].
+    ///
+    /// ```
+    /// use tilewright_layout::Composed;
+    /// // A bf16 tile in pieces of 16 bytes.
+    /// let smem: Composed = "S<3,3,3> o 0 o (8,64):(64,1)".parse()?;
+    /// assert_eq!(smem.upcast(8)?.to_string(), "S<3,0,3> o 0 o (8,8):(8,1)");
+    /// # Ok::<(), tilewright_layout::LayoutError>(())
+    /// ```
     pub fn upcast(&self, n: i64) -> Result<Composed> {
         self.recast(
             |layout| layout.upcast(n),
@@ -266,14 +290,14 @@ impl Composed {
         self.inner("complement")?.complement_in(codomain)
     }
 
-    /// The left inverse; only for swizzles without offset around a layout.
+    /// The left inverse: a swizzle is its own inverse, so `S o 0 o L` becomes `left_inverse(L) o 0 o S`. Only for swizzles without offset around a layout.
     pub fn left_inverse(&self) -> Result<Composed> {
         let swizzles = self.swizzles("left_inverse")?;
         let inverse = self.inner("left_inverse")?.left_inverse()?;
         Ok(Composed::undo(inverse, &swizzles))
     }
 
-    /// The right inverse; only for swizzles without offset around a layout, and only if they permute what that
+    /// The right inverse, see [`Composed::left_inverse`]; only for swizzles without offset around a layout, and only if they permute what that
     /// layout covers.
     pub fn right_inverse(&self) -> Result<Composed> {
         let swizzles = self.swizzles("right_inverse")?;

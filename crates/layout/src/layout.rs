@@ -127,7 +127,15 @@ impl Layout {
         Layout::new(shape, stride)
     }
 
-    /// The layout whose value is the coordinate itself: `(4,8):(1@0,1@1)`.
+    /// The layout whose value is the coordinate itself, as TMA wants it.
+    ///
+    /// ```
+    /// # use tilewright_layout::{Coord, Layout};
+    /// let id = Layout::identity((4, 8))?;
+    /// assert_eq!(id.to_string(), "(4,8):(1@0,1@1)");
+    /// assert_eq!(id.eval(&Coord::from(6))?.to_string(), "(2,1)");
+    /// # Ok::<(), tilewright_layout::LayoutError>(())
+    /// ```
     pub fn identity(shape: impl Into<IntTuple>) -> Result<Layout> {
         fn strides(shape: &IntTuple, at: Basis) -> Result<StrideTuple> {
             match shape {
@@ -147,6 +155,13 @@ impl Layout {
     }
 
     /// The tuple of `modes`, as CuTe's `make_layout(a, b, ...)`.
+    ///
+    /// ```
+    /// # use tilewright_layout::Layout;
+    /// let pair = Layout::tuple([Layout::row_major((2, 3))?, "4:6".parse()?])?;
+    /// assert_eq!(pair.to_string(), "((2,3),4):((3,1),6)");
+    /// # Ok::<(), tilewright_layout::LayoutError>(())
+    /// ```
     pub fn tuple(modes: impl IntoIterator<Item = Layout>) -> Result<Layout> {
         Layout::from_tree(Tree::Tuple(modes.into_iter().map(|layout| layout.tree).collect()))
     }
@@ -507,6 +522,13 @@ impl Layout {
     }
 
     /// `self` with `mode` behind its top-level modes.
+    ///
+    /// ```
+    /// # use tilewright_layout::Layout;
+    /// let l: Layout = "(4,5):(1,4)".parse()?;
+    /// assert_eq!(l.append(&"3:20".parse()?)?.to_string(), "(4,5,3):(1,4,20)");
+    /// # Ok::<(), tilewright_layout::LayoutError>(())
+    /// ```
     pub fn append(&self, mode: &Layout) -> Result<Layout> {
         Layout::tuple(self.modes().chain([mode.clone()]))
     }

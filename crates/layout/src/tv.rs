@@ -205,6 +205,14 @@ impl TiledCopy {
     }
 
     /// Checks that every access finds its elements contiguous and aligned in `memory`.
+    ///
+    /// ```
+    /// use tilewright_layout::{Layout, TiledCopy};
+    /// let copy = TiledCopy::new(&"(8,4):(4,1)".parse()?, &"(1,8):(8,1)".parse()?, 8)?;
+    /// assert!(copy.check(&"(8,32):(32,1)".parse::<Layout>()?).is_ok());
+    /// assert!(copy.check(&"(8,32):(1,8)".parse::<Layout>()?).is_err());
+    /// # Ok::<(), tilewright_layout::LayoutError>(())
+    /// ```
     pub fn check(&self, memory: &impl Function) -> Result<()> {
         self.tv.check_memory(memory.points()?)?;
         for value in (0..self.tv.values()).step_by(usize::try_from(self.vector).unwrap_or(1)) {

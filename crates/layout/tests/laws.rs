@@ -1,4 +1,5 @@
-//! The laws of the algebra, by enumeration over random layouts: stride 0, extents of 1, non-powers of two, deep nesting.
+//! The laws of the algebra, by enumeration: over the vectors in `tests/data`, and over random layouts with stride 0, extents
+//! of 1, non-powers of two and deep nesting.
 //!
 //! The laws are those that CuTe's C++ and CuTe IR suites check (coalesce, composition, complement, inverses, divides,
 //! products, nullspace, distribute, swizzled slices), plus a complete oracle for when a composition exists.
@@ -57,15 +58,183 @@ fn composition_exists(a: &Layout, b: &Layout) -> bool {
     separable && parts.iter().all(|part| is_layout(part))
 }
 
+type Law = Result<(), TestCaseError>;
+
+/// Depth at most 1, same size, same function, and nothing left to merge.
+fn coalesce_law(l: &Layout) -> Law {
+    let c = l.coalesce();
+    prop_assert!(c.depth() <= 1);
+    prop_assert_eq!(values(&c), values(l));
+    prop_assert_eq!(c.coalesce(), c);
+    Ok(())
+}
+
+/// `R(c) == A(B(c))` on all of `B`'s domain with a compatible shape; refused only where no such layout exists.
+fn compose_law(a: &Layout, b: &Layout) -> Law {
+    match a.compose(b) {
+        Ok(r) => {
+            prop_assert!(b.shape().compatible(&r.shape()), "{} o {} = {}", a, b, r);
+            for i in 0..b.size() {
+                prop_assert_eq!(r.at(i).unwrap(), a.at(b.at(i).unwrap()).unwrap(), "{} o {} = {}", a, b, r);
+            }
+        }
+        Err(error) => prop_assert!(!composition_exists(a, b), "{}", error),
+    }
+    Ok(())
+}
+
+/// Increasing, disjoint from `L` but for 0, large enough, not larger than whole copies of `L` need, and nothing is left
+/// for a complement of both; complementing twice more gives the same, where more than one copy is left.
+fn complement_law(l: &Layout, target: i64) -> Law {
+    let r = l.complement_in(target).unwrap();
+    let both = Layout::tuple([l.clone(), r.clone()]).unwrap();
+    prop_assert!(both.cosize().unwrap() >= target, "{} in {} = {}", l, target, r);
+    // Where the copies repeat: the end of the last mode, which may lie past the last value.
+    let ends = l.tree().leaves().filter(|m| m.extent > 1).map(|m| m.extent * m.stride.value());
+    let block = ends.max().unwrap_or(1).max(l.cosize().unwrap());
+    prop_assert!(r.cosize().unwrap() <= (target + block - 1) / block * block);
+    prop_assert!(values(&r).windows(2).all(|pair| pair[0] < pair[1]));
+    prop_assert_eq!(set(l).intersection(&set(&r)).copied().collect::<Vec<_>>(), vec![0]);
+    prop_assert!(r.size() >= target / l.filter().size());
+    prop_assert_eq!(both.complement().unwrap().size(), 1, "{} in {} = {}", l, target, r);
+    if r.size() > 1 {
+        let twice = r.complement_in(l.cosize().unwrap()).unwrap().complement_in(target).unwrap();
+        prop_assert_eq!(twice, r, "of {} in {}", l, target);
+    }
+    Ok(())
+}
+
+/// `L(R(i)) == i` on all of `R`.
+fn right_inverse_law(l: &Layout) -> Law {
+    let inverse = l.right_inverse().unwrap();
+    for i in 0..inverse.size() {
+        prop_assert_eq!(l.at(inverse.at(i).unwrap()).unwrap(), i, "{} of {}", inverse, l);
+    }
+    Ok(())
+}
+
+/// `L(R(L(i))) == L(i)`, and `R(L(i)) == i` for injective layouts.
+fn left_inverse_law(l: &Layout) -> Law {
+    let Ok(inverse) = l.left_inverse() else { return Ok(()) };
+    let injective = is_injective(l).unwrap();
+    for i in 0..l.size() {
+        let back = inverse.at(l.at(i).unwrap()).unwrap();
+        prop_assert_eq!(l.at(back).unwrap(), l.at(i).unwrap(), "{} of {}", inverse, l);
+        prop_assert!(!injective || back == i);
+    }
+    Ok(())
+}
+
+/// Rank 2, `R(i,0) == A(B(i))`, and every element of `A` appears where tile and rest fill the domain.
+fn divide_law(a: &Layout, b: &Layout) -> Law {
+    let Ok(r) = a.logical_divide(&Tiler::from(b)) else { return Ok(()) };
+    prop_assert_eq!(r.rank(), 2);
+    let tile = r.mode(0).unwrap();
+    prop_assert!(b.shape().compatible(&tile.shape()));
+    for i in 0..b.size() {
+        prop_assert_eq!(tile.at(i).unwrap(), a.at(b.at(i).unwrap()).unwrap());
+    }
+    let both = Layout::tuple([b.clone(), b.complement_in(a.coalesce().shape()).unwrap()]).unwrap();
+    let reached = set(&both);
+    if (0..a.size()).all(|i| reached.contains(&i)) {
+        prop_assert!(set(a).is_subset(&set(&r)));
+    }
+    Ok(())
+}
+
+/// Rank 2, the block first, copies of the tiler's shape, all disjoint.
+fn product_law(a: &Layout, b: &Layout) -> Law {
+    let Ok(r) = a.logical_product(&Tiler::from(b)) else { return Ok(()) };
+    prop_assert_eq!(r.rank(), 2);
+    prop_assert_eq!(r.mode(0).unwrap(), a.clone());
+    let copies = r.mode(1).unwrap();
+    prop_assert!(b.shape().compatible(&copies.shape()));
+    prop_assert_eq!(set(&copies).len(), set(b).len());
+    prop_assert_eq!(set(&r).len(), set(a).len() * set(b).len());
+    if a.depth() > 0 && b.depth() > 0 {
+        prop_assert_eq!(set(&a.blocked_product(b).unwrap()), set(&r));
+        prop_assert_eq!(set(&a.raked_product(b).unwrap()), set(&r));
+    }
+    Ok(())
+}
+
+/// `L(K(i)) == 0`, and the size is what `filter` removes.
+fn nullspace_law(l: &Layout) -> Law {
+    let k = l.nullspace().unwrap();
+    prop_assert!(values(&k).into_iter().all(|i| l.at(i).unwrap() == 0));
+    prop_assert_eq!(k.size() * l.filter().size(), l.size());
+    Ok(())
+}
+
+/// Evenly divides the domain, strictly increasing.
+fn distribute_law(l: &Layout, n: i64) -> Law {
+    let d = l.distribute(n).unwrap();
+    prop_assert!(d.size() <= n && n % d.size() == 0 && l.size() % d.size() == 0);
+    prop_assert!(values(&d).windows(2).all(|pair| pair[0] < pair[1]));
+    prop_assert!(d.cosize().unwrap() <= l.size());
+    Ok(())
+}
+
+/// The arguments of a call in a data file, where all of them are plain layouts of moderate size.
+fn plain_arguments(call: &str) -> Option<(&str, Vec<Layout>)> {
+    let (name, rest) = call.split_once('(')?;
+    let (mut depth, mut pieces) = (0, vec![String::new()]);
+    for c in rest.strip_suffix(')')?.chars() {
+        match c {
+            '(' | '<' => depth += 1,
+            ')' | '>' => depth -= 1,
+            _ => {}
+        }
+        if c == ',' && depth == 0 { pieces.push(String::new()) } else { pieces.last_mut()?.push(c) }
+    }
+    let layouts: Vec<Layout> = pieces.iter().map(|piece| piece.trim().parse().ok()).collect::<Option<_>>()?;
+    let plain = |l: &Layout| {
+        let forward = l.tree().leaves().all(|mode| mode.stride.value() >= 0);
+        l.is_integral() && forward && l.size() <= 1 << 15
+    };
+    layouts.iter().all(plain).then_some((name, layouts))
+}
+
+#[test]
+fn laws_hold_on_the_vectors() {
+    let mut checked = 0;
+    for data in [include_str!("data/pycute.txt"), include_str!("data/cute.txt")] {
+        for line in data.lines().filter(|line| !line.starts_with('#')) {
+            let Some((call, _)) = line.split_once(" => ").or_else(|| line.split_once(" ~> ")) else {
+                continue;
+            };
+            let Some((name, arguments)) = plain_arguments(call) else { continue };
+            let law = match (name, &arguments[..]) {
+                ("coalesce", [l]) => coalesce_law(l),
+                ("complement", [l]) if l.complement().is_ok() => complement_law(l, 1),
+                ("left_inverse", [l]) => left_inverse_law(l),
+                ("right_inverse", [l]) => right_inverse_law(l),
+                ("compose", [a, b]) => compose_law(a, b),
+                ("logical_divide", [a, b]) => divide_law(a, b),
+                ("logical_product", [a, b]) => product_law(a, b),
+                _ => continue,
+            };
+            // Laws of a single layout hold for every argument, whatever the vector is about.
+            let general = arguments.iter().try_for_each(|l| {
+                coalesce_law(l)?;
+                right_inverse_law(l)?;
+                left_inverse_law(l)?;
+                nullspace_law(l)?;
+                distribute_law(l, 6)
+            });
+            law.and(general).unwrap_or_else(|error| panic!("{line}: {error}"));
+            checked += 1;
+        }
+    }
+    assert!(checked >= 100, "only {checked} vectors checked");
+}
+
 proptest! {
     #![proptest_config(config())]
 
     #[test]
     fn coalesce_keeps_the_function(l in layouts(400)) {
-        let c = l.coalesce();
-        prop_assert!(c.depth() <= 1);
-        prop_assert_eq!(values(&c), values(&l));
-        prop_assert_eq!(c.coalesce(), c);
+        coalesce_law(&l)?;
     }
 
     #[test]
@@ -91,30 +260,17 @@ proptest! {
 
     #[test]
     fn composition_is_right_and_complete(a in layouts(200), b in layouts(100)) {
-        match a.compose(&b) {
-            Ok(r) => {
-                prop_assert!(b.shape().compatible(&r.shape()), "{} o {} = {}", a, b, r);
-                for i in 0..b.size() {
-                    prop_assert_eq!(r.at(i).unwrap(), a.at(b.at(i).unwrap()).unwrap(), "{} o {} = {}", a, b, r);
-                }
-            }
-            Err(error) => prop_assert!(!composition_exists(&a, &b), "{}", error),
-        }
+        compose_law(&a, &b)?;
+    }
+
+    #[test]
+    fn composition_with_nested_tiles_is_right_and_complete(a in ordered_layouts(400), b in ordered_layouts(100)) {
+        compose_law(&a, &b)?;
     }
 
     #[test]
     fn complement_fills_the_rest(l in ordered_layouts(200), target in 1i64..300) {
-        let r = l.complement_in(target).unwrap();
-        let both = Layout::tuple([l.clone(), r.clone()]).unwrap();
-        let (cosize, filled) = (l.cosize().unwrap(), l.filter().size());
-        prop_assert!(both.cosize().unwrap() >= target, "{} in {} = {}", l, target, r);
-        let end = l.coalesce().tree().leaves().filter(|m| m.extent > 1).map(|m| m.extent * m.stride.value()).max();
-        let block = end.unwrap_or(cosize).max(cosize);
-        prop_assert!(r.cosize().unwrap() <= (target + block - 1) / block * block);
-        prop_assert!(values(&r).windows(2).all(|pair| pair[0] < pair[1]));
-        prop_assert_eq!(set(&l).intersection(&set(&r)).copied().collect::<Vec<_>>(), vec![0]);
-        prop_assert!(r.size() >= target / filled);
-        prop_assert_eq!(both.complement().unwrap().size(), 1, "{} in {} = {}", l, target, r);
+        complement_law(&l, target)?;
     }
 
     #[test]
@@ -126,21 +282,18 @@ proptest! {
 
     #[test]
     fn right_inverse_undoes_from_the_right(l in layouts(400)) {
-        let inverse = l.right_inverse().unwrap();
-        for i in 0..inverse.size() {
-            prop_assert_eq!(l.at(inverse.at(i).unwrap()).unwrap(), i, "{} of {}", inverse, l);
-        }
+        right_inverse_law(&l)?;
     }
 
     #[test]
     fn left_inverse_undoes_from_the_left(l in layouts(400)) {
-        let Ok(inverse) = l.left_inverse() else { return Ok(()) };
-        let injective = is_injective(&l).unwrap();
-        for i in 0..l.size() {
-            let back = inverse.at(l.at(i).unwrap()).unwrap();
-            prop_assert_eq!(l.at(back).unwrap(), l.at(i).unwrap(), "{} of {}", inverse, l);
-            prop_assert!(!injective || back == i);
-        }
+        left_inverse_law(&l)?;
+    }
+
+    #[test]
+    fn left_inverse_exists_for_nested_modes(l in ordered_layouts(400)) {
+        prop_assert!(l.left_inverse().is_ok(), "{}", l);
+        left_inverse_law(&l)?;
     }
 
     #[test]
@@ -153,18 +306,22 @@ proptest! {
 
     #[test]
     fn divide_gives_tiles_and_all_elements(a in layouts(200), b in ordered_layouts(24)) {
-        let Ok(r) = a.logical_divide(&Tiler::from(&b)) else { return Ok(()) };
-        prop_assert_eq!(r.rank(), 2);
-        let tile = r.mode(0).unwrap();
-        prop_assert!(b.shape().compatible(&tile.shape()));
-        for i in 0..b.size() {
-            prop_assert_eq!(tile.at(i).unwrap(), a.at(b.at(i).unwrap()).unwrap());
-        }
-        // Coverage holds where tile and rest fill the domain without holes.
-        let both = Layout::tuple([b.clone(), b.complement_in(a.coalesce().shape()).unwrap()]).unwrap();
-        if (0..a.size()).all(|i| set(&both).contains(&i)) {
-            prop_assert!(set(&a).is_subset(&set(&r)));
-        }
+        divide_law(&a, &b)?;
+    }
+
+    #[test]
+    fn product_repeats_the_block(a in ordered_layouts(60), b in layouts(40)) {
+        product_law(&a, &b)?;
+    }
+
+    #[test]
+    fn nullspace_maps_to_zero(l in layouts(400)) {
+        nullspace_law(&l)?;
+    }
+
+    #[test]
+    fn distribute_divides_the_domain(l in layouts(400), n in 1i64..40) {
+        distribute_law(&l, n)?;
     }
 
     #[test]
@@ -177,39 +334,6 @@ proptest! {
         prop_assert_eq!(set(&zipped), set(&logical));
         prop_assert_eq!(values(&a.tiled_divide(&tiler).unwrap()), values(&zipped));
         prop_assert_eq!(values(&a.flat_divide(&tiler).unwrap()), values(&zipped));
-    }
-
-    #[test]
-    fn product_repeats_the_block(a in ordered_layouts(60), b in layouts(40)) {
-        let Ok(r) = a.logical_product(&Tiler::from(&b)) else { return Ok(()) };
-        prop_assert_eq!(r.rank(), 2);
-        prop_assert_eq!(r.mode(0).unwrap(), a.clone());
-        let copies = r.mode(1).unwrap();
-        prop_assert!(b.shape().compatible(&copies.shape()));
-        // Different places of the tiler hold disjoint copies.
-        prop_assert_eq!(set(&copies).len(), set(&b).len());
-        prop_assert_eq!(set(&r).len(), set(&a).len() * set(&b).len());
-        if a.depth() > 0 && b.depth() > 0 {
-            prop_assert_eq!(set(&a.blocked_product(&b).unwrap()), set(&r));
-            prop_assert_eq!(set(&a.raked_product(&b).unwrap()), set(&r));
-        }
-    }
-
-    #[test]
-    fn nullspace_maps_to_zero(l in layouts(400)) {
-        let k = l.nullspace().unwrap();
-        prop_assert!(values(&k).into_iter().all(|i| l.at(i).unwrap() == 0));
-        let zeros: i64 = l.tree().leaves().filter(|m| m.stride.value() == 0).map(|m| m.extent).product();
-        prop_assert_eq!(k.size(), zeros);
-        prop_assert_eq!(k.size() * l.filter().size(), l.size());
-    }
-
-    #[test]
-    fn distribute_divides_the_domain(l in layouts(400), n in 1i64..40) {
-        let d = l.distribute(n).unwrap();
-        prop_assert!(d.size() <= n && n % d.size() == 0 && l.size() % d.size() == 0);
-        prop_assert!(values(&d).windows(2).all(|pair| pair[0] < pair[1]));
-        prop_assert!(d.cosize().unwrap() <= l.size());
     }
 
     #[test]

@@ -135,6 +135,15 @@ impl Assembler {
     }
 
     /// Assembles `ptx` for `arch` (such as `sm_90a`) and returns what the assembler says about each kernel.
+    ///
+    /// ```
+    /// let ptx = ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry nothing() { ret; }\n";
+    /// if let Ok(assembler) = tilewright_ptxas::Assembler::find() {
+    ///     let report = assembler.assemble(ptx, "sm_90a")?;
+    ///     assert_eq!((report.entries[0].name.as_str(), report.entries[0].spill_store_bytes), ("nothing", 0));
+    /// }
+    /// # Ok::<(), tilewright_ptxas::AssemblerError>(())
+    /// ```
     pub fn assemble(&self, ptx: &str, arch: &str) -> Result<Report, AssemblerError> {
         let folder = tempfile::tempdir()?;
         let (source, binary) = (folder.path().join("kernel.ptx"), folder.path().join("kernel.cubin"));

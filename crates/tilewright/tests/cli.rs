@@ -182,7 +182,7 @@ fn doctor_reports_and_advises() {
 
     let text = tilewright(&["doctor"]);
     assert!(text.status.success());
-    for part in ["driver", "GPU", "PTX", "assembler", "cache"] {
+    for part in ["driver", "GPUs", "PTX", "assembler", "cache"] {
         assert!(stdout(&text).contains(part), "{part}");
     }
 }

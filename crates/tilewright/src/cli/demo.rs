@@ -12,7 +12,7 @@ use tilewright::layout::analysis;
 use tilewright::layout::{Composed, Layout, LayoutError, Swizzle, TiledCopy, Tiler, TvLayout};
 
 use super::machine::Machine;
-use super::{Failure, doctor, table};
+use super::{Failure, table};
 
 /// Options of `demo`.
 #[derive(Debug, Default, Args)]
@@ -70,7 +70,8 @@ fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -
         writeln!(out, "GPU: none; everything below runs on the CPU")?;
     }
     for gpu in &machine.gpus {
-        writeln!(out, "GPU {}", doctor::describe(gpu))?;
+        let (name, capability) = (&gpu.name, &gpu.compute_capability);
+        writeln!(out, "GPU {}: {name}, compute capability {capability} ({})", gpu.ordinal, gpu.architecture)?;
     }
     writeln!(
         out,

@@ -38,10 +38,13 @@ fn write(machine: &Machine, out: &mut dyn Write) -> Result<(), Failure> {
                 .map_or("none".into(), |ptx| format!("up to .version {ptx}")),
         ),
     ];
-    rows.extend(machine.gpus.iter().map(|gpu| ("GPU", describe(gpu))));
-    if machine.gpus.is_empty() {
-        rows.push(("GPU", "none: work runs on the CPU".into()));
-    }
+    rows.push((
+        "GPUs",
+        match machine.gpus.len() {
+            0 => "none: work runs on the CPU".into(),
+            count => count.to_string(),
+        },
+    ));
     rows.push((
         "assembler",
         machine
@@ -60,6 +63,9 @@ fn write(machine: &Machine, out: &mut dyn Write) -> Result<(), Failure> {
         facts.add_row([part, &found]);
     }
     writeln!(out, "{facts}")?;
+    if !machine.gpus.is_empty() {
+        writeln!(out, "{}", gpus(&machine.gpus))?;
+    }
 
     if machine.problems.is_empty() {
         return Ok(writeln!(out, "\nno problems")?);
@@ -71,17 +77,19 @@ fn write(machine: &Machine, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(super) fn describe(gpu: &Gpu) -> String {
-    format!(
-        "{}: {}, compute capability {} ({}), {} multiprocessors at up to {} MHz, {} memory, {} L2, {} shared a block",
-        gpu.ordinal,
-        gpu.name,
-        gpu.compute_capability,
-        gpu.architecture,
-        gpu.multiprocessors,
-        gpu.clock_mhz,
-        bytes(gpu.memory_bytes),
-        bytes(gpu.l2_bytes),
-        bytes(gpu.shared_bytes_per_block),
-    )
+fn gpus(gpus: &[Gpu]) -> comfy_table::Table {
+    let mut rows = table(&["GPU", "name", "compute", "SMs", "clock", "memory", "L2", "shared/block"]);
+    for gpu in gpus {
+        rows.add_row([
+            gpu.ordinal.to_string(),
+            gpu.name.clone(),
+            format!("{} {}", gpu.compute_capability, gpu.architecture),
+            gpu.multiprocessors.to_string(),
+            format!("{} MHz", gpu.clock_mhz),
+            bytes(gpu.memory_bytes),
+            bytes(gpu.l2_bytes),
+            bytes(gpu.shared_bytes_per_block),
+        ]);
+    }
+    rows
 }
