@@ -61,7 +61,7 @@ impl Function for Composed {
     }
 }
 
-fn check_points(op: &'static str, size: i64) -> Result<()> {
+pub(crate) fn check_points(op: &'static str, size: i64) -> Result<()> {
     if size > ENUMERATION_LIMIT {
         return Err(LayoutError::TooLarge { op, size, limit: ENUMERATION_LIMIT });
     }
@@ -142,11 +142,10 @@ pub fn same_function(a: &impl Function, b: &impl Function) -> Result<bool> {
 pub fn max_vector_width(f: &impl Function, limit: i64) -> Result<i64> {
     let values = values("max_vector_width", f)?;
     let fits = |width: usize, step: i64| {
-        values.len() % width == 0
-            && values.chunks(width).all(|group| {
-                group[0] % step == 0
-                    && group.iter().zip(group[0]..).all(|(value, expected)| *value == expected)
-            })
+        let contiguous =
+            |group: &[i64]| (0i64..).zip(group).all(|(k, value)| group[0].checked_add(k) == Some(*value));
+        values.len().is_multiple_of(width)
+            && values.chunks(width).all(|group| group[0] % step == 0 && contiguous(group))
     };
     let mut width = 1;
     while width * 2 <= limit && usize::try_from(width * 2).is_ok_and(|count| fits(count, width * 2)) {
@@ -350,7 +349,7 @@ pub fn ldmatrix_conflicts(tile: &impl Function, shape: (i64, i64), element_bytes
             for r in row..row + 8 {
                 let start = tile.value(r + rows * column)?;
                 for c in 1..width {
-                    if tile.value(r + rows * (column + c))? != start + c {
+                    if start.checked_add(c) != Some(tile.value(r + rows * (column + c))?) {
                         let text = format!("row {r} is not contiguous at column {}", column + c);
                         return Err(argument(OP, text));
                     }

@@ -188,8 +188,8 @@ impl IntTuple {
             if left == 0 || extent == 0 {
                 return rest;
             }
-            let digit = rest % extent;
-            rest /= extent;
+            let digit = rest.wrapping_rem(extent);
+            rest = rest.wrapping_div(extent);
             digit
         })
     }

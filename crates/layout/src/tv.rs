@@ -106,6 +106,7 @@ impl TvLayout {
         if !(0..self.tile.product()?).contains(&index) {
             return Err(argument("owner", format!("{coord} is not in the tile {}", self.tile)));
         }
+        analysis::check_points("owner", self.layout.size())?;
         let holds = |at: i64| self.layout.at(at).is_ok_and(|found| found == index);
         let guess = self.inverse().and_then(|inverse| inverse.at(index)).ok();
         let guess = guess.filter(|at| (0..self.layout.size()).contains(at) && holds(*at));
@@ -215,12 +216,14 @@ impl TiledCopy {
     /// ```
     pub fn check(&self, memory: &impl Function) -> Result<()> {
         self.tv.check_memory(memory.points()?)?;
+        analysis::check_points("tiled_copy", self.tv.layout.size())?;
         for value in (0..self.tv.values()).step_by(usize::try_from(self.vector).unwrap_or(1)) {
             for thread in 0..self.tv.threads() {
                 let first = memory.value(self.tv.index(thread, value)?)?;
                 let mut contiguous = first % self.vector == 0;
                 for k in 1..self.vector {
-                    contiguous &= memory.value(self.tv.index(thread, value + k)?)? == first + k;
+                    contiguous &=
+                        first.checked_add(k) == Some(memory.value(self.tv.index(thread, value + k)?)?);
                 }
                 if !contiguous {
                     let text = format!(
