@@ -81,6 +81,9 @@ impl Layout {
     }
 }
 
+/// What the digit proof yields, or why it fails.
+type Proof<T> = std::result::Result<T, String>;
+
 fn refusal(a: &Layout, b: &Layout, reason: String) -> LayoutError {
     LayoutError::Compose { a: a.to_string(), b: b.to_string(), reason }
 }
@@ -101,8 +104,8 @@ impl Outer {
         Outer { at, reach: vec![0; modes.len() - 1], modes, negative: None }
     }
 
-    /// The pieces of `extent:step` seen through this part; `Err(reason)` if it has none.
-    fn pieces(&mut self, extent: i64, step: i64) -> Result<Result<Tree<Mode>, String>> {
+    /// The pieces of `extent:step` seen through this part.
+    fn pieces(&mut self, extent: i64, step: i64) -> Result<Proof<Tree<Mode>>> {
         let sign = step.signum();
         let mut rest = extent;
         let mut step = step.checked_abs().ok_or_else(|| overflow(format!("the stride {step}")))?;
@@ -114,10 +117,13 @@ impl Outer {
         }
         let mut pieces: Vec<Tree<Mode>> = Vec::with_capacity(4);
         loop {
-            let (run, value) = match self.run(step, rest)? {
-                Some(found) => found,
-                None if rest == 1 => (1, Stride::ZERO), // a single position never takes the step
-                None => return Ok(Err(format!("a step of {step} goes along two basis elements at once"))),
+            let (run, value) = match self.run(step, rest) {
+                Ok(Some(found)) => found,
+                _ if rest == 1 => (1, Stride::ZERO), // a single position never takes the step
+                Ok(None) => {
+                    return Ok(Err(format!("a step of {step} goes along two basis elements at once")));
+                }
+                Err(overflow) => return Err(overflow),
             };
             if rest % run != 0 {
                 let text = format!(
@@ -187,8 +193,8 @@ impl Outer {
     }
 }
 
-/// The composition by the digit proof; the inner `Err` says why that proof failed.
-fn compose_by_digits(a: &Layout, b: &Layout) -> Result<Result<Layout, String>> {
+/// The composition by the digit proof.
+fn compose_by_digits(a: &Layout, b: &Layout) -> Result<Proof<Layout>> {
     let mut outers: Vec<Outer> = Vec::with_capacity(2);
     let mut reason = None;
     let tree = b.tree().try_graft(&mut |mode| {
