@@ -88,9 +88,7 @@ impl Composed {
         inner: impl Into<Map>,
     ) -> Result<Composed> {
         let stage = Stage { map: outer.into(), offset: offset.into() };
-        let composed = Composed { stages: vec![stage], inner: inner.into() };
-        composed.check()?;
-        Ok(composed)
+        Composed { stages: vec![stage], inner: inner.into() }.checked()
     }
 
     /// `outer o offset o self`.
@@ -105,15 +103,18 @@ impl Composed {
     /// ```
     pub fn after(mut self, outer: impl Into<Map>, offset: impl Into<IntTuple>) -> Result<Composed> {
         self.stages.insert(0, Stage { map: outer.into(), offset: offset.into() });
-        self.check()?;
-        Ok(self)
+        self.checked()
     }
 
-    /// Evaluating at 0 shows whether the parts fit each other: coordinates have the same nesting everywhere.
-    fn check(&self) -> Result<()> {
-        self.eval(&Tree::Leaf(Index::At(0)))
-            .map(|_| ())
-            .map_err(|error| argument("composed layout", format!("the parts of {self} do not fit: {error}")))
+    /// Every composed layout passes through here. Evaluating at 0 shows whether the parts fit each other: coordinates have
+    /// the same nesting everywhere.
+    fn checked(self) -> Result<Composed> {
+        match self.eval(&Tree::Leaf(Index::At(0))) {
+            Ok(_) => Ok(self),
+            Err(error) => {
+                Err(argument("composed layout", format!("the parts of {self} do not fit: {error}")))
+            }
+        }
     }
 
     /// The innermost layout, which decides shape and size; `None` if it is a swizzle.
@@ -186,7 +187,7 @@ impl Composed {
     /// The same outer maps around `f(inner layout)`.
     pub fn map_inner(&self, op: &'static str, f: impl FnOnce(&Layout) -> Result<Layout>) -> Result<Composed> {
         let inner = Map::Layout(f(self.inner(op)?)?);
-        Ok(Composed { stages: self.stages.clone(), inner })
+        Composed { stages: self.stages.clone(), inner }.checked()
     }
 
     /// `self o b`: the outer maps stay, the inner layout is composed.
@@ -203,9 +204,7 @@ impl Composed {
             Map::Swizzle(swizzle) => {
                 let mut stages = self.stages.clone();
                 stages.push(Stage { map: (*swizzle).into(), offset: Tree::Leaf(0) });
-                let composed = Composed { stages, inner: b.clone().into() };
-                composed.check()?;
-                Ok(composed)
+                Composed { stages, inner: b.clone().into() }.checked()
             }
         }
     }
@@ -234,7 +233,7 @@ impl Composed {
         if let Some(stage) = stages.last_mut() {
             stage.offset = add(&stage.offset, &offset)?;
         }
-        Ok(Composed { stages, inner: inner.into() })
+        Composed { stages, inner: inner.into() }.checked()
     }
 
     /// In units of `n` elements, as [`Layout::upcast`].
@@ -281,7 +280,7 @@ impl Composed {
             let offset = stage.offset.try_graft(&mut |&leaf| offset(leaf).map(Tree::Leaf))?;
             Ok(Stage { map: map(&stage.map)?, offset })
         });
-        Ok(Composed { stages: stages.collect::<Result<_>>()?, inner })
+        Composed { stages: stages.collect::<Result<_>>()?, inner }.checked()
     }
 
     /// The complement of the innermost layout; only for swizzles without offset, which permute its codomain.
@@ -338,15 +337,18 @@ impl Composed {
     }
 }
 
-/// The sum of two values; 0 can be added to any coordinate.
+/// The sum of two values; 0 can be added to any coordinate, and a shorter coordinate is 0 where it ends.
 fn add(a: &IntTuple, b: &IntTuple) -> Result<IntTuple> {
     match (a, b) {
         (Tree::Leaf(0), other) | (other, Tree::Leaf(0)) => Ok(other.clone()),
         (Tree::Leaf(a), Tree::Leaf(b)) => {
             a.checked_add(*b).map(Tree::Leaf).ok_or_else(|| overflow("the offset"))
         }
-        (Tree::Tuple(a), Tree::Tuple(b)) if a.len() == b.len() => {
-            Ok(Tree::Tuple(a.iter().zip(b).map(|(a, b)| add(a, b)).collect::<Result<_>>()?))
+        (Tree::Tuple(a), Tree::Tuple(b)) => {
+            let zero = Tree::Leaf(0);
+            let sums =
+                (0..a.len().max(b.len())).map(|i| add(a.get(i).unwrap_or(&zero), b.get(i).unwrap_or(&zero)));
+            Ok(Tree::Tuple(sums.collect::<Result<_>>()?))
         }
         _ => Err(argument("offset", format!("{a} and {b} cannot be added; nest both alike"))),
     }

@@ -33,6 +33,16 @@ fn basis_layouts() -> impl Strategy<Value = Layout> {
     })
 }
 
+/// A layout of coordinates, around an offset and a layout whose values are such coordinates.
+fn composed_coordinates() -> impl Strategy<Value = String> {
+    (shapes(60), -2i64..5).prop_map(|(shape, offset)| {
+        let shape = Tree::Tuple(shape.into_modes());
+        let outer = Layout::row_major(&shape).unwrap();
+        let inner = Layout::identity(&shape).unwrap();
+        format!("{outer} o {} o {inner}", shape.map(&mut |_| offset))
+    })
+}
+
 /// Pieces of the notation in any order: far more often almost right than random characters are.
 fn token_soup() -> impl Strategy<Value = String> {
     let names: Vec<String> = FUNCTIONS.iter().map(|f| f.name.to_string()).collect();
@@ -74,6 +84,7 @@ fn calls() -> impl Strategy<Value = String> {
         layouts(200).prop_map(|v| v.to_string()),
         basis_layouts().prop_map(|v| v.to_string()),
         composed(200).prop_map(|v| v.to_string()),
+        composed_coordinates(),
         tilers().prop_map(|v| v.to_string()),
         coords().prop_map(|v| v.to_string()),
         shapes(200).prop_map(|v| v.to_string()),
