@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use crate::analysis::{BANK_BYTES, BANKS, Function, bank_of};
-use crate::error::{LayoutError, Result, argument};
+use crate::error::{LayoutError, Result};
 use crate::int_tuple::IntTuple;
 use crate::tv::TvLayout;
 
@@ -95,22 +95,19 @@ pub fn tv(title: &str, tv: &TvLayout) -> Result<String> {
 
 /// Rows and columns of the picture of a shape.
 fn grid(shape: &IntTuple) -> Result<(i64, i64)> {
-    let extents = shape.modes().iter().map(IntTuple::product).collect::<Result<Vec<_>>>()?;
-    let (rows, columns) = match extents[..] {
-        [] => (1, 1),
-        [columns] => (1, columns),
-        [rows, ref columns @ ..] => (rows, columns.iter().product()),
+    // The product of all extents bounds those below; it also refuses a shape that no layout can have.
+    let cells = shape.product()?;
+    if let Some(&extent) = shape.leaves().find(|extent| **extent < 1) {
+        return Err(LayoutError::Extent { extent, shape: shape.to_string() });
+    }
+    if cells > CELL_LIMIT {
+        return Err(LayoutError::TooLarge { op: "draw", size: cells, limit: CELL_LIMIT });
+    }
+    let rows = match shape.modes() {
+        [] | [_] => 1,
+        [rows, ..] => rows.product()?,
     };
-    if rows.saturating_mul(columns) > CELL_LIMIT {
-        return Err(LayoutError::TooLarge {
-            op: "draw",
-            size: rows.saturating_mul(columns),
-            limit: CELL_LIMIT,
-        });
-    }
-    if rows < 1 || columns < 1 {
-        return Err(argument("draw", format!("the shape {shape} has no cells")));
-    }
+    let columns = cells / rows;
     Ok((rows, columns))
 }
 
@@ -221,4 +218,26 @@ fn thread_hue(thread: i64) -> String {
 
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Layout;
+
+    #[test]
+    fn shapes_that_cannot_be_drawn_are_refused() {
+        let l: Layout = "4:1".parse().unwrap();
+        let huge = i64::MAX;
+        for shape in [
+            IntTuple::from((huge, huge)),
+            (2, huge, huge).into(),
+            (0, 4).into(),
+            (-1, -4).into(),
+            20000.into(),
+        ] {
+            assert!(layout("", &l, &shape, Colouring::Value).is_err(), "{shape}");
+        }
+        assert!(layout("", &l, &IntTuple::from((2, (1, 2))), Colouring::Value).is_ok());
+    }
 }

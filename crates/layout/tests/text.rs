@@ -217,37 +217,41 @@ fn nesting_is_limited() {
     assert!(expr::evaluate(&"<".repeat(100_000)).is_err());
 }
 
+/// Numbers next to the end of 64 bits: right, or an error that says why.
 #[test]
-fn numbers_at_the_edge_are_values_or_errors() {
-    for text in [
-        "cosize((2):(9223372036854775806))",
-        "cosize((2,2):(4611686018427387903,4611686018427387904))",
-        "eval((4,4):(1,4611686018427387904), 1000000)",
-        "eval((2,2):(1,2), -9223372036854775808)",
-        "eval(2:3, -9223372036854775808)",
-        "eval(S<3,4,3>, -1)",
-        "size((3037000500,3037000500,2):(0,0,0))",
-        "compose(4:4611686018427387904, 4:4)",
-        "compose((2,2):(1,4611686018427387904), 4:4611686018427387904)",
-        "complement(4:4611686018427387904, 2)",
-        "complement(4:1, 9223372036854775807)",
-        "logical_product(4:1, 4611686018427387904:1)",
-        "downcast(4611686018427387904:1, 4)",
-        "upcast(4:1, 0)",
-        "banks(1000000000:1, 4)",
-        "banks(32:1, 3)",
-        "banks(32:1, 16, 2)",
-        "compose((2,2):(1,3), (9223372036854775807):(1))",
-        "tile_to_shape(4:1, 9223372036854775807)",
-        "right_inverse((4294967296,2147483647):(1,4294967296))",
+fn numbers_at_the_edge_are_right_or_refused() {
+    for (text, value) in [
+        ("cosize((2):(9223372036854775805))", "9223372036854775806"),
+        ("cosize((2):(9223372036854775806))", "9223372036854775807"),
+        ("eval((2,2):(1,2), -9223372036854775808)", "-9223372036854775808"),
+        ("eval(S<3,4,3>, 9223372036854775807)", "9223372036854775695"),
+        ("complement(4:2305843009213693951, 2)", "2305843009213693951:1"),
+        ("right_inverse((2147483648,4294967295):(1,2147483648))", "9223372034707292160:1"),
     ] {
-        if let Ok(value) = expr::evaluate(text) {
-            assert!(!value.to_string().is_empty(), "{text}");
-        }
+        assert_eq!(expr::evaluate(text).map(|found| found.to_string()).as_deref(), Ok(value), "{text}");
     }
-    assert_eq!(
-        expr::evaluate("cosize((2):(9223372036854775805))").unwrap().to_string(),
-        "9223372036854775806"
-    );
-    assert!(expr::evaluate("eval(2:3, 9223372036854775807)").is_err());
+    for (text, reason) in [
+        ("cosize((2):(9223372036854775807))", "64 bits"),
+        ("cosize((2,2):(4611686018427387903,4611686018427387904))", "64 bits"),
+        ("eval((4,4):(1,4611686018427387904), 1000000)", "64 bits"),
+        ("eval(2:3, -9223372036854775808)", "64 bits"),
+        ("eval(2:3, 9223372036854775807)", "64 bits"),
+        ("eval(S<3,4,3>, -1)", "negative"),
+        ("size((3037000500,3037000500,2):(0,0,0))", "64 bits"),
+        ("compose(4:4611686018427387904, 4:4)", "64 bits"),
+        ("compose(2:4611686018427387904, 4:1)", "64 bits"),
+        ("compose((2,2):(1,4611686018427387904), 4:4611686018427387904)", "64 bits"),
+        ("complement(4:1, 9223372036854775807)", "64 bits"),
+        ("logical_product(4:1, 4611686018427387904:1)", "64 bits"),
+        ("downcast(4611686018427387904:1, 4)", "64 bits"),
+        ("upcast(4:1, 0)", "the factor is 0"),
+        ("banks(1000000000:1, 4)", "too many"),
+        ("banks(32:1, 3)", "3 bytes"),
+        ("banks(32:1, 16, 2)", "multiple of 16"),
+        ("compose((2,2):(1,3), (9223372036854775807):(1))", "carries"),
+        ("tile_to_shape(4:1, 9223372036854775807)", "64 bits"),
+    ] {
+        let error = expr::evaluate(text).expect_err(text).to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
 }
