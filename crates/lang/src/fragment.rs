@@ -1,0 +1,241 @@
+//! [`Fragment`]: a matrix spread over the registers of a warp or a warpgroup.
+
+use tilewright_hardware::{Group, Major, Operand as Role, matrix_copy, mma};
+use tilewright_ir::{Count, Flags, Opcode, Value};
+use tilewright_layout::{Composed, Coord, IntTuple, Tree, TvLayout};
+
+use crate::element::Element;
+use crate::memory::{Ptr, SharedPtr};
+use crate::special::{lane_id, thread_id};
+use crate::stage::Carry;
+use crate::tensor::Shared;
+use crate::thread_map::ThreadMaps;
+use crate::trace;
+use crate::value::Val;
+use crate::vector::{Vector, vector_type};
+
+/// One operand of a tensor-core instruction in registers: which thread holds which element is in the hardware's table of atoms.
+#[derive(Debug, Clone, Copy)]
+pub struct Fragment<T> {
+    values: Vector<T>,
+    atom: &'static mma::Mma,
+    role: Role,
+}
+
+impl<T> Carry for Fragment<T> {
+    fn values(&self, out: &mut Vec<Value>) {
+        self.values.values(out);
+    }
+    fn replace(&mut self, from: &mut dyn Iterator<Item = Value>) {
+        self.values.replace(from);
+    }
+}
+
+impl<T: Element> Fragment<T> {
+    pub(crate) fn new(values: Vector<T>, atom: &'static mma::Mma, role: Role) -> Fragment<T> {
+        Fragment { values, atom, role }
+    }
+
+    /// The elements of this thread.
+    #[must_use]
+    pub fn values(self) -> Vector<T> {
+        self.values
+    }
+
+    /// The same places with other elements, as many.
+    #[must_use]
+    #[track_caller]
+    pub fn with_values<U: Element>(self, values: Vector<U>) -> Fragment<U> {
+        if values.len() != self.values.len() {
+            trace::error(format!("a fragment of {} elements, given {}", self.values.len(), values.len()));
+        }
+        Fragment { values, atom: self.atom, role: self.role }
+    }
+
+    /// Applies a function to each element.
+    #[must_use]
+    #[track_caller]
+    pub fn map<U: Element>(self, f: impl FnMut(Val<T>) -> Val<U>) -> Fragment<U> {
+        self.with_values(self.values.map(f))
+    }
+
+    /// Converts each element.
+    #[must_use]
+    #[track_caller]
+    pub fn cast<U: Element>(self) -> Fragment<U> {
+        self.with_values(self.values.cast())
+    }
+
+    /// Rows and columns of the whole matrix.
+    #[must_use]
+    pub fn extents(self) -> (u32, u32) {
+        self.atom.extents(self.role)
+    }
+
+    /// Visits this thread's elements in runs of neighbours in a row: `f(row, column, elements)`, the position being that of the
+    /// first.
+    #[track_caller]
+    pub fn for_each_run(self, mut f: impl FnMut(Val<u32>, Val<u32>, Vector<T>)) {
+        let Some(tv) = self.layout() else { return };
+        let thread = thread_in(self.atom.group);
+        let threads = self.atom.group.threads();
+        let places = |value: u32| -> Vec<(u32, u32)> { (0..threads).map(|t| place(tv, t, value)).collect() };
+        let run = if self.role == Role::C { 2 } else { (32 / T::ELEMENT.bits()).max(1) };
+        let first = places(0);
+        let rows = ThreadMaps::new(thread, first.iter().map(|p| p.0).collect());
+        let columns = ThreadMaps::new(thread, first.iter().map(|p| p.1).collect());
+        let shift =
+            |(staged, constant): (Val<u32>, u32)| if constant == 0 { staged } else { staged + constant };
+        for start in (0..self.values.len()).step_by(run as usize) {
+            let at = places(start);
+            let row = shift(rows.at(&at.iter().map(|p| p.0).collect::<Vec<_>>()));
+            let column = shift(columns.at(&at.iter().map(|p| p.1).collect::<Vec<_>>()));
+            f(row, column, self.values.slice(start, run));
+        }
+    }
+
+    /// Stores the matrix to a tile of its size, `(row, column)`, with matrix stores (Hopper and later).
+    #[track_caller]
+    pub fn store_matrix(self, tile: Shared<T>) {
+        let Some(tv) = self.layout() else { return };
+        let thread = thread_in(self.atom.group);
+        let Some(moves) = MatrixMoves::plan(tv, thread, tile, (0, 0)) else { return };
+        let per_register = 32 / T::ELEMENT.bits();
+        for step in moves.steps {
+            let part = self.values.slice(step.register * per_register, step.count * per_register);
+            trace::effect(
+                Opcode::StMatrix,
+                [step.address.id, part.id],
+                [Count(step.count).into(), step.flags.into()],
+            );
+        }
+    }
+
+    /// Loads several matrices that follow each other along the rows of the tile, with as few instructions as possible.
+    #[track_caller]
+    pub(crate) fn load_matrices(
+        tile: Shared<T>,
+        at: (u32, u32),
+        atom: &'static mma::Mma,
+        role: Role,
+        count: u32,
+    ) -> Vec<Fragment<T>> {
+        let Some(one) = atom.fragment(role) else { return Vec::new() };
+        let Some(tv) = trace::check(mma::repeat(one, count)) else { return Vec::new() };
+        let Some(moves) = MatrixMoves::plan(&tv, lane_id(), tile, at) else { return Vec::new() };
+        let per_register = 32 / T::ELEMENT.bits();
+        let parts = moves.steps.iter().map(|step| {
+            let len = step.count * per_register;
+            let attrs = [Count(step.count).into(), step.flags.into()];
+            Vector::of(trace::value(Opcode::LdMatrix, [step.address.id], attrs, vector_type::<T>(len)), len)
+        });
+        let parts: Vec<Vector<T>> = parts.collect();
+        let all = if parts.len() == 1 { parts[0] } else { Vector::concat(parts) };
+        let len = all.len() / count;
+        let part = |i| if count == 1 { all } else { all.slice(i * len, len) };
+        (0..count).map(|i| Fragment::new(part(i), atom, role)).collect()
+    }
+
+    fn layout(self) -> Option<&'static TvLayout> {
+        self.atom.fragment(self.role)
+    }
+}
+
+/// One matrix load or store.
+struct MatrixStep<T> {
+    address: SharedPtr<T>,
+    register: u32,
+    count: u32,
+    flags: Flags,
+}
+
+/// The matrix loads or stores that move a fragment, with their addresses.
+struct MatrixMoves<T> {
+    steps: Vec<MatrixStep<T>>,
+}
+
+impl<T: Element> MatrixMoves<T> {
+    #[track_caller]
+    fn plan(tv: &TvLayout, thread: Val<u32>, tile: Shared<T>, at: (u32, u32)) -> Option<MatrixMoves<T>> {
+        let layout = tile.layout();
+        let major = trace::check(major_of(&layout))?;
+        let copies = trace::check(matrix_copy::for_fragment(tv, T::ELEMENT, major))?;
+        let threads = u32::try_from(tv.threads()).unwrap_or(32);
+        let table = |copy: &matrix_copy::FragmentCopy| -> Option<Vec<u32>> {
+            let offset = |t: u32| {
+                let (row, column) = copy.coordinate(t);
+                byte_offset(&layout, row + at.0, column + at.1, T::ELEMENT.bits())
+            };
+            trace::check((0..threads).map(offset).collect::<Result<Vec<u32>, String>>())
+        };
+        // Tables start from the origin of the tile, so that loads at different places share their staged part.
+        let origin = copies.first()?;
+        let offset = |t: u32| {
+            let (row, column) = origin.coordinate(t);
+            byte_offset(&layout, row, column, T::ELEMENT.bits())
+        };
+        let first = trace::check((0..threads).map(offset).collect::<Result<Vec<u32>, String>>())?;
+        let maps = ThreadMaps::new(thread, first);
+        let mut steps = Vec::with_capacity(copies.len());
+        for copy in &copies {
+            let (staged, constant) = maps.at(&table(copy)?);
+            let mut address = tile.ptr().byte_add(staged);
+            if constant != 0 {
+                address = address.byte_add(constant);
+            }
+            steps.push(MatrixStep {
+                address: Ptr::of(address.id),
+                register: copy.register,
+                count: copy.copy.matrices(),
+                flags: Flags::TRANS.when(copy.copy.transposed()),
+            });
+        }
+        Some(MatrixMoves { steps })
+    }
+}
+
+/// This thread's number in its warp or warpgroup.
+#[track_caller]
+pub(crate) fn thread_in(group: Group) -> Val<u32> {
+    match group {
+        Group::Warpgroup => thread_id(0) & 127u32,
+        _ => lane_id(),
+    }
+}
+
+/// Row and column of a value of a thread.
+fn place(tv: &TvLayout, thread: u32, value: u32) -> (u32, u32) {
+    let at = |tree: &IntTuple| match tree {
+        Tree::Leaf(n) => u32::try_from(*n).unwrap_or(0),
+        Tree::Tuple(_) => 0,
+    };
+    match tv.coordinate(i64::from(thread), i64::from(value)) {
+        Ok(Tree::Tuple(modes)) if modes.len() == 2 => (at(&modes[0]), at(&modes[1])),
+        _ => (0, 0),
+    }
+}
+
+/// Which mode of a tile is contiguous.
+fn major_of(layout: &Composed) -> Result<Major, String> {
+    let at = |row, column| byte_offset(layout, row, column, 8);
+    let origin = at(0, 0)?;
+    if at(0, 1).ok() == origin.checked_add(1) {
+        Ok(Major::K)
+    } else if at(1, 0).ok() == origin.checked_add(1) {
+        Ok(Major::Mn)
+    } else {
+        Err(format!("{layout} has no contiguous mode, so matrices cannot be moved from or to it"))
+    }
+}
+
+/// Bytes from the start of a tile to an element.
+fn byte_offset(layout: &Composed, row: u32, column: u32, bits: u32) -> Result<u32, String> {
+    let coord = Coord::from((i64::from(row), i64::from(column)));
+    let index = layout.eval(&coord).map_err(|e| e.to_string())?;
+    match index {
+        Tree::Leaf(n) => {
+            u32::try_from(n * i64::from(bits) / 8).map_err(|_| format!("{layout} leaves shared memory"))
+        }
+        Tree::Tuple(_) => Err(format!("{layout} does not give places in memory")),
+    }
+}

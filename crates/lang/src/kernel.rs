@@ -1,0 +1,139 @@
+//! [`Kernel`]: a staged kernel, ready for the compiler.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use tilewright_hardware::TensorMapSpec;
+use tilewright_ir::{Func, Launch, Module, Type, Value, verify};
+
+use crate::Error;
+use crate::element::Element;
+use crate::memory::{Ptr, space};
+use crate::tensor_map::TensorMap;
+use crate::trace;
+use crate::value::Val;
+
+/// A kernel after staging: its code in the IR, and what the host must know to launch it.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+///
+/// /// out = a * x + y
+/// #[kernel(threads = block)]
+/// fn axpy(a: Val<f32>, x: Global<f32>, y: Global<f32>, out: Global<f32>, n: Val<u32>, block: u32) {
+///     let i = block_id(0) * block + thread_id(0);
+///     if i < n {
+///         out.at(i).store(a.mul_add(x.at(i).load(), y.at(i).load()));
+///     }
+/// }
+///
+/// let kernel = axpy::stage(256)?;
+/// assert_eq!(kernel.name(), "axpy");
+/// assert_eq!(kernel.parameters().count(), 5);
+/// assert!(kernel.ir().contains("fma"));
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    func: Func,
+    maps: Vec<(String, TensorMapSpec)>,
+}
+
+impl Kernel {
+    /// The name of the function.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.func.name
+    }
+
+    /// The code.
+    #[must_use]
+    pub fn func(&self) -> &Func {
+        &self.func
+    }
+
+    /// The code, to hand on.
+    #[must_use]
+    pub fn into_func(self) -> Func {
+        self.func
+    }
+
+    /// The code as text.
+    #[must_use]
+    pub fn ir(&self) -> String {
+        self.func.to_string()
+    }
+
+    /// Threads, clusters and registers, as far as the kernel fixes them.
+    #[must_use]
+    pub fn launch(&self) -> Launch {
+        self.func.launch
+    }
+
+    /// Name, type and promised alignment of each run-time parameter, in the order of the call.
+    pub fn parameters(&self) -> impl Iterator<Item = (&str, Type, u32)> {
+        let args = &self.func.region(self.func.body()).args;
+        self.func.params.iter().zip(args).map(|(p, &v)| (p.name.as_str(), self.func.ty(v), p.align))
+    }
+
+    /// What the tensor map of that parameter must describe: derived from the shared-memory tiles that the kernel copies through it.
+    #[must_use]
+    pub fn tensor_map(&self, parameter: &str) -> Option<&TensorMapSpec> {
+        self.maps.iter().find(|(name, _)| name == parameter).map(|(_, spec)| spec)
+    }
+}
+
+/// Runs `body` as the kernel's code and checks the result.
+pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Result<Kernel, Error> {
+    let mut outcome = Ok(());
+    let mut tracer = trace::stage(name, || outcome = catch_unwind(AssertUnwindSafe(body)));
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
+    let func = tracer.builder.finish();
+    let module = Module::from(func);
+    tracer.errors.extend(verify(&module));
+    if !tracer.errors.is_empty() {
+        return Err(Error { kernel: name.to_owned(), diagnostics: tracer.errors });
+    }
+    let Some(func) = module.funcs.into_iter().next() else {
+        return Err(Error { kernel: name.to_owned(), diagnostics: Vec::new() });
+    };
+    let name_of = |value: Value| {
+        let position = func.region(func.body()).args.iter().position(|&arg| arg == value)?;
+        func.params.get(position).map(|param| param.name.clone())
+    };
+    let maps = tracer.maps.into_iter().filter_map(|(value, spec)| Some((name_of(value)?, spec))).collect();
+    Ok(Kernel { func, maps })
+}
+
+/// What a run-time parameter of a kernel can be.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a run-time parameter of a kernel",
+    note = "run-time parameters are `Val<T>`, `Global<T>` and `TensorMap<T>`"
+)]
+pub trait Argument {
+    /// Declares the parameter.
+    fn declare(name: &str) -> Self;
+}
+
+fn declare(name: &str, ty: Type, align: u32) -> Value {
+    trace::with(|t| t.builder.func.add_param(name, ty, align))
+}
+
+impl<T: Element> Argument for Val<T> {
+    fn declare(name: &str) -> Val<T> {
+        Val::of(declare(name, Type::Scalar(T::ELEMENT), 0))
+    }
+}
+
+impl<T: Element> Argument for Ptr<T, space::Global> {
+    fn declare(name: &str) -> Self {
+        Ptr::of(declare(name, Type::Pointer(tilewright_ir::Space::Global), T::ELEMENT.bytes()))
+    }
+}
+
+impl<T: Element> Argument for TensorMap<T> {
+    fn declare(name: &str) -> Self {
+        TensorMap::of(declare(name, Type::TensorMap, 0))
+    }
+}

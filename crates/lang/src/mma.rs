@@ -1,0 +1,309 @@
+//! Matrix products by tensor cores: of one warp ([`WarpMma`]) and of a warpgroup ([`Accumulator`]).
+//!
+//! Both are driven by the hardware's table of atoms. A kernel picks an atom, and loads, multiplies and stores by its layouts;
+//! descriptors and lane addresses are computed, never written by hand.
+
+use std::marker::PhantomData;
+
+use tilewright_hardware::{Group, Major, MatrixDescriptor, Operand as Side, mma};
+use tilewright_ir::{Attr, Bits, Count, Flags, Mma as MmaId, Opcode, Type, Value};
+
+use crate::element::{Element, Number};
+use crate::fragment::Fragment;
+use crate::tensor::Shared;
+use crate::trace;
+use crate::value::{Operand, Val};
+use crate::vector::{Vector, vector_type};
+
+fn id_of(atom: &mma::Mma) -> MmaId {
+    let dim = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+    let s = atom.shape;
+    MmaId { m: dim(s.m), n: dim(s.n), k: dim(s.k), c: atom.c, a: atom.a, b: atom.b }
+}
+
+/// The matrix product of one warp: `C = A * B + C`, all in registers. `B` is given by columns: a tile `(n, k)`.
+#[derive(Debug)]
+pub struct WarpMma<A, B, C> {
+    atom: Option<&'static mma::Mma>,
+    types: PhantomData<fn() -> (A, B, C)>,
+}
+
+impl<A, B, C> Clone for WarpMma<A, B, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<A, B, C> Copy for WarpMma<A, B, C> {}
+
+impl<A: Element, B: Element, C: Number> WarpMma<A, B, C> {
+    /// The atom of this shape, `(m, n, k)`.
+    #[must_use]
+    #[track_caller]
+    pub fn new(shape: (u32, u32, u32)) -> WarpMma<A, B, C> {
+        let atom = trace::check(mma::find(A::ELEMENT, B::ELEMENT, C::ELEMENT, shape));
+        if let Some(atom) = atom
+            && atom.group != Group::Warp
+        {
+            trace::error(format!("{atom} belongs to a warpgroup; use Accumulator"));
+        }
+        WarpMma { atom: atom.filter(|atom| atom.group == Group::Warp), types: PhantomData }
+    }
+
+    /// Rows, columns and depth of one product.
+    #[must_use]
+    pub fn shape(self) -> (u32, u32, u32) {
+        self.atom.map_or((1, 1, 1), |atom| (atom.shape.m, atom.shape.n, atom.shape.k))
+    }
+
+    /// Loads the `A` of one product from a tile `(m, k)`: block `i` of its rows, block `k` of its depth.
+    #[must_use]
+    #[track_caller]
+    pub fn load_a(self, tile: Shared<A>, i: u32, k: u32) -> Fragment<A> {
+        self.load(tile, Side::A, i, k, 1)[0]
+    }
+
+    /// Loads the `B` of one product from a tile `(n, k)`: block `j` of its columns, block `k` of its depth.
+    #[must_use]
+    #[track_caller]
+    pub fn load_b(self, tile: Shared<B>, j: u32, k: u32) -> Fragment<B> {
+        self.load(tile, Side::B, j, k, 1)[0]
+    }
+
+    /// Loads the `B`s of two neighbouring products, blocks `j` and `j + 1`, with half the instructions.
+    #[must_use]
+    #[track_caller]
+    pub fn load_b_pair(self, tile: Shared<B>, j: u32, k: u32) -> [Fragment<B>; 2] {
+        let both = self.load(tile, Side::B, j, k, 2);
+        [both[0], both[1]]
+    }
+
+    #[track_caller]
+    fn load<T: Element>(
+        self,
+        tile: Shared<T>,
+        side: Side,
+        block: u32,
+        k: u32,
+        count: u32,
+    ) -> Vec<Fragment<T>> {
+        let atom = self.atom();
+        let (rows, depth) = atom.extents(side);
+        let loaded = Fragment::load_matrices(tile, (block * rows, k * depth), atom, side, count);
+        if loaded.len() == count as usize {
+            return loaded;
+        }
+        (0..count).map(|_| Fragment::new(poison_vector(atom, side), atom, side)).collect()
+    }
+
+    /// A `C` of zeros.
+    #[must_use]
+    #[track_caller]
+    pub fn zero(self) -> Fragment<C> {
+        let atom = self.atom();
+        Fragment::new(Vector::splat(C::ZERO, values(atom, Side::C)), atom, Side::C)
+    }
+
+    /// `a * b + c`.
+    #[must_use]
+    #[track_caller]
+    pub fn multiply(self, a: Fragment<A>, b: Fragment<B>, c: Fragment<C>) -> Fragment<C> {
+        let operands = [a.values().id, b.values().id, c.values().id];
+        let id = trace::value(Opcode::Mma, operands, [id_of(self.atom()).into()], None);
+        c.with_values(Vector::of(id, c.values().len()))
+    }
+
+    /// The atom; after a mistake some other one, so that staging goes on to find further mistakes.
+    fn atom(self) -> &'static mma::Mma {
+        #[allow(clippy::expect_used, reason = "the table is never empty")]
+        self.atom.unwrap_or_else(|| mma::all().next().expect("the hardware has matrix instructions"))
+    }
+}
+
+/// Elements of one thread.
+fn values(atom: &mma::Mma, side: Side) -> u32 {
+    let (rows, columns) = atom.extents(side);
+    rows * columns / atom.group.threads()
+}
+
+#[track_caller]
+fn poison_vector<T: Element>(atom: &mma::Mma, side: Side) -> Vector<T> {
+    let len = values(atom, side);
+    Vector::of(trace::poison(vector_type::<T>(len)), len)
+}
+
+/// The accumulator of a warpgroup's tensor core while multiplications are in flight.
+///
+/// It cannot be read: [`finish`](Accumulator::finish) waits and gives the [`Fragment`]s, and takes the accumulator away.
+#[derive(Debug)]
+pub struct Accumulator<C> {
+    /// One set of registers for each 64 rows and each group of columns, row by row.
+    blocks: Vec<Value>,
+    rows: u32,
+    /// Columns of one multiplication, and how many stand side by side.
+    n: u32,
+    across: u32,
+    ty: PhantomData<fn() -> C>,
+}
+
+impl<C: Number> Accumulator<C> {
+    /// Registers for `rows` times `columns` elements, `rows` a multiple of 64. Their contents are undefined.
+    #[must_use]
+    #[track_caller]
+    pub fn new(rows: u32, columns: u32) -> Accumulator<C> {
+        if rows == 0 || rows % 64 != 0 || columns == 0 || columns % 8 != 0 {
+            trace::error(format!("an accumulator of {rows} times {columns}; expected multiples of 64 and 8"));
+        }
+        let across = columns.div_ceil(256).max(1);
+        let n = (columns / across).max(8);
+        let each = u16::try_from(n / 2).unwrap_or(u16::MAX);
+        let make = |_| trace::value(Opcode::MakeAccumulator, [], [], Type::Accumulator(C::ELEMENT, each));
+        let blocks = (0..(rows / 64).max(1) * across).map(make).collect();
+        Accumulator { blocks, rows, n, across, ty: PhantomData }
+    }
+
+    /// Starts `self = a * b`, or `self += a * b` if `accumulate` holds, as one group of multiplications. The tiles are `(m, k)` and
+    /// `(n, k)` and must stay untouched until the group has been waited for.
+    #[track_caller]
+    pub fn multiply<A: Element, B: Element>(
+        &self,
+        a: Shared<A>,
+        b: Shared<B>,
+        accumulate: impl Operand<bool>,
+    ) {
+        let Some(atom) = self.atom::<A, B>() else { return };
+        let Some(left) = trace::check(MatrixDescriptor::for_operand(&a.layout(), A::ELEMENT, 64)) else {
+            return;
+        };
+        if left.row_offsets.len() * 64 != self.rows as usize {
+            trace::error(format!(
+                "A has {} rows, the accumulator {}",
+                left.row_offsets.len() * 64,
+                self.rows
+            ));
+            return;
+        }
+        let base = descriptor(a, &left);
+        let step = |row: usize, k: usize| advance(base, left.row_offsets[row] + left.k_offsets[k]).id;
+        let flags = Flags::TRANS_A.when(left.major == Major::Mn);
+        self.start(atom, left.k_offsets.len(), b, accumulate.val(), flags, step);
+    }
+
+    /// The same with `A` in registers: for each 64 rows, the fragments along the depth.
+    #[track_caller]
+    pub fn multiply_registers<A: Element, B: Element>(
+        &self,
+        a: &[Vec<Fragment<A>>],
+        b: Shared<B>,
+        accumulate: impl Operand<bool>,
+    ) {
+        let Some(atom) = self.atom::<A, B>() else { return };
+        let depth = a.first().map_or(0, Vec::len);
+        if a.len() * 64 != self.rows as usize || a.iter().any(|row| row.len() != depth) {
+            trace::error(format!("A has fragments for {} rows, the accumulator {}", a.len() * 64, self.rows));
+            return;
+        }
+        self.start(atom, depth, b, accumulate.val(), Flags::NONE, |row, k| a[row][k].values().id);
+    }
+
+    #[track_caller]
+    fn atom<A: Element, B: Element>(&self) -> Option<&'static mma::Mma> {
+        let k = 256 / A::ELEMENT.bits();
+        trace::check(mma::find(A::ELEMENT, B::ELEMENT, C::ELEMENT, (64, self.n, k)))
+    }
+
+    #[track_caller]
+    fn start<B: Element>(
+        &self,
+        atom: &'static mma::Mma,
+        depth: usize,
+        b: Shared<B>,
+        accumulate: Val<bool>,
+        flags: Flags,
+        a: impl Fn(usize, usize) -> Value,
+    ) {
+        let Some(right) = trace::check(MatrixDescriptor::for_operand(&b.layout(), B::ELEMENT, self.n)) else {
+            return;
+        };
+        if right.k_offsets.len() != depth || right.row_offsets.len() != self.across as usize {
+            trace::error(format!(
+                "B has {} columns and {} steps of k; expected {} and {depth}, those of the accumulator and of A",
+                right.row_offsets.len() * self.n as usize,
+                right.k_offsets.len(),
+                self.across * self.n
+            ));
+            return;
+        }
+        let base = descriptor(b, &right);
+        let flags = flags.with(Flags::TRANS_B.when(right.major == Major::Mn));
+        let attrs: [Attr; 2] = [id_of(atom).into(), flags.into()];
+        trace::effect(Opcode::WgmmaFence, [], []);
+        for k in 0..depth {
+            let add = if k == 0 { accumulate } else { true.val() };
+            for (i, &block) in self.blocks.iter().enumerate() {
+                let (row, column) = (i / self.across as usize, i % self.across as usize);
+                let right = advance(base, right.row_offsets[column] + right.k_offsets[k]);
+                trace::effect(Opcode::Wgmma, [block, a(row, k), right.id, add.id], attrs.clone());
+            }
+        }
+        trace::effect(Opcode::WgmmaCommit, [], []);
+    }
+
+    /// Waits until at most `pending` groups of multiplications are in flight; the tiles of the others may be overwritten.
+    #[track_caller]
+    pub fn wait(&self, pending: u32) {
+        trace::effect(Opcode::WgmmaWait, [], [Count(pending).into()]);
+    }
+
+    /// Waits for all multiplications, and gives the result: a fragment for each 64 rows (and, above 256 columns, each group of
+    /// columns).
+    #[must_use]
+    #[track_caller]
+    pub fn finish<A: Element, B: Element>(self) -> Vec<Fragment<C>> {
+        self.drain::<A, B>()
+    }
+
+    /// Waits for all multiplications, and gives the sums so far; the accumulator goes on. For sums that are scaled or promoted on
+    /// the way.
+    #[must_use]
+    #[track_caller]
+    pub fn drain<A: Element, B: Element>(&self) -> Vec<Fragment<C>> {
+        self.wait(0);
+        let Some(atom) = self.atom::<A, B>() else { return Vec::new() };
+        let len = self.n / 2;
+        let read = |&block| {
+            let id = trace::value(Opcode::AccRead, [block], [], vector_type::<C>(len));
+            Fragment::new(Vector::of(id, len), atom, Side::C)
+        };
+        self.blocks.iter().map(read).collect()
+    }
+
+    /// Sets the sums to start from: one fragment for each that [`finish`](Accumulator::finish) will give.
+    #[track_caller]
+    pub fn set(&self, fragments: &[Fragment<C>]) {
+        if fragments.len() != self.blocks.len() {
+            trace::error(format!(
+                "{} fragments for an accumulator of {}",
+                fragments.len(),
+                self.blocks.len()
+            ));
+            return;
+        }
+        for (&block, fragment) in self.blocks.iter().zip(fragments) {
+            trace::effect(Opcode::AccWrite, [block, fragment.values().id], []);
+        }
+    }
+}
+
+#[track_caller]
+fn descriptor<T: Element>(tile: Shared<T>, form: &MatrixDescriptor) -> Val<u64> {
+    let bits = Bits(form.encode_high());
+    Val::of(trace::value(Opcode::Descriptor, [tile.ptr().id], [bits.into()], None))
+}
+
+/// The descriptor of a matrix so many bytes further. The address sits in the low bits, in units of 16 bytes, and cannot carry out of
+/// them: shared memory ends before.
+#[track_caller]
+fn advance(descriptor: Val<u64>, bytes: u32) -> Val<u64> {
+    if bytes == 0 { descriptor } else { descriptor + u64::from(bytes / 16) }
+}

@@ -1,0 +1,149 @@
+//! [`Pipeline`]: a ring of buffers between threads that fill and threads that use them.
+//!
+//! Each slot of the ring has two barrier objects. `full` completes when the bytes that the producer announced have arrived, `empty`
+//! when all consumers have let go. A [`Slot`] is a position in the ring together with the parity of its round; each side keeps its
+//! own and moves it on with `slot = slot.next()`.
+
+use tilewright_ir::Value;
+
+use crate::barrier::{Mbarrier, fence_barrier_init};
+use crate::special::thread_id;
+use crate::stage::{Carry, Condition, StagedBranch};
+use crate::value::{Operand, Val, select};
+
+/// The barrier objects of a ring of buffers.
+#[derive(Debug, Clone, Copy)]
+pub struct Pipeline {
+    full: Mbarrier,
+    empty: Mbarrier,
+    stages: u32,
+}
+
+/// A position in a ring, and the parity of the round it is in.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    /// Which buffer.
+    pub index: Val<u32>,
+    phase: Val<u32>,
+    stages: u32,
+}
+
+impl Carry for Slot {
+    fn values(&self, out: &mut Vec<Value>) {
+        self.index.values(out);
+        self.phase.values(out);
+    }
+    fn replace(&mut self, from: &mut dyn Iterator<Item = Value>) {
+        self.index.replace(from);
+        self.phase.replace(from);
+    }
+}
+
+impl Slot {
+    /// The next buffer of the ring.
+    #[must_use]
+    #[track_caller]
+    pub fn next(self) -> Slot {
+        let index = self.index + 1u32;
+        let wraps = Val::of(crate::trace::value(
+            tilewright_ir::Opcode::Cmp,
+            [index.id, self.stages.val().id],
+            [tilewright_ir::Cmp::Eq.into()],
+            None,
+        ));
+        Slot {
+            index: select(wraps, 0u32, index),
+            phase: select(wraps, self.phase ^ 1u32, self.phase),
+            stages: self.stages,
+        }
+    }
+}
+
+impl Pipeline {
+    /// A ring of `stages` slots that one thread fills and `consumers` arrivals free. Initialised by thread 0; a barrier of the block
+    /// (or of the cluster, if other blocks arrive here) must follow before anybody uses it.
+    #[must_use]
+    #[track_caller]
+    pub fn new(stages: u32, consumers: u32) -> Pipeline {
+        let pipeline = Pipeline {
+            full: Mbarrier::array(stages, "full"),
+            empty: Mbarrier::array(stages, "empty"),
+            stages,
+        };
+        let first = Val::of(crate::trace::value(
+            tilewright_ir::Opcode::Cmp,
+            [thread_id(0).id, 0u32.val().id],
+            [tilewright_ir::Cmp::Eq.into()],
+            None,
+        ));
+        let mut branch: StagedBranch<()> = first.branch();
+        branch.arm();
+        for stage in 0..stages {
+            pipeline.full.at(stage).init(1u32);
+            pipeline.empty.at(stage).init(consumers);
+        }
+        fence_barrier_init();
+        branch.put(());
+        branch.arm();
+        branch.put(());
+        branch.arm();
+        branch.finish();
+        pipeline
+    }
+
+    /// The slot that a producer starts with.
+    #[must_use]
+    #[track_caller]
+    pub fn producer(self) -> Slot {
+        // A fresh barrier counts as completed with parity 1: the first round does not wait.
+        Slot { index: 0u32.val(), phase: 1u32.val(), stages: self.stages }
+    }
+
+    /// The slot that a consumer starts with.
+    #[must_use]
+    #[track_caller]
+    pub fn consumer(self) -> Slot {
+        Slot { index: 0u32.val(), phase: 0u32.val(), stages: self.stages }
+    }
+
+    /// Producer: waits until the slot is free, and announces `bytes` bytes. Returns the barrier object for the copies.
+    #[track_caller]
+    pub fn acquire(self, slot: Slot, bytes: impl Operand<u32>) -> Mbarrier {
+        self.empty.at(slot.index).wait(slot.phase);
+        let full = self.full.at(slot.index);
+        full.arrive_and_expect(bytes);
+        full
+    }
+
+    /// Consumer: waits until the slot is full.
+    #[track_caller]
+    pub fn wait(self, slot: Slot) {
+        self.full.at(slot.index).wait(slot.phase);
+    }
+
+    /// Consumer: lets go of the slot. By one thread for each of the `consumers`.
+    #[track_caller]
+    pub fn release(self, slot: Slot) {
+        self.empty.at(slot.index).arrive();
+    }
+
+    /// Consumer: lets go of the slot in block `rank` of the cluster, whose producer fills this block too.
+    #[track_caller]
+    pub fn release_in_block(self, slot: Slot, rank: impl Operand<u32>) {
+        self.empty.at(slot.index).in_block(rank).arrive();
+    }
+
+    /// The barrier object that is complete when the slot is full.
+    #[must_use]
+    #[track_caller]
+    pub fn full(self, slot: Slot) -> Mbarrier {
+        self.full.at(slot.index)
+    }
+
+    /// The barrier object that is complete when the slot is free.
+    #[must_use]
+    #[track_caller]
+    pub fn empty(self, slot: Slot) -> Mbarrier {
+        self.empty.at(slot.index)
+    }
+}

@@ -1,0 +1,179 @@
+//! The kernel under construction.
+//!
+//! Staged values are indices into the function that this thread is building. Every operation of the language ends here: it appends
+//! an op together with the caller's place in the source (`#[track_caller]`). Mistakes are collected, not thrown: staging goes on
+//! with a poison value, so that all mistakes of a kernel come out at once.
+
+use std::cell::RefCell;
+use std::panic::Location;
+
+use tilewright_hardware::TensorMapSpec;
+use tilewright_ir::{Attr, Builder, Diagnostic, Element, Frame, Func, Loc, Op, Opcode, Region, Type, Value};
+use tilewright_layout::Composed;
+
+/// A function being built, and what belongs to it at staging time only.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    pub(crate) builder: Builder,
+    pub(crate) frame: Frame,
+    pub(crate) errors: Vec<Diagnostic>,
+    /// Layouts of tensors, so that a tensor is a pointer and an index and can be copied.
+    pub(crate) layouts: Vec<Composed>,
+    /// For each tensor-map parameter what its uses ask of it.
+    pub(crate) maps: Vec<(Value, TensorMapSpec)>,
+}
+
+thread_local! {
+    static TRACER: RefCell<Option<Tracer>> = const { RefCell::new(None) };
+}
+
+/// Builds a function by running `body`, and returns the tracer. An outer kernel under construction, if any, is put back even when
+/// `body` panics.
+pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Tracer {
+    struct Restore(Option<Tracer>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let outer = self.0.take();
+            TRACER.with(|tracer| *tracer.borrow_mut() = outer);
+        }
+    }
+    let tracer = Tracer {
+        builder: Builder::new(Func::new(name)),
+        frame: Frame::KERNEL,
+        errors: Vec::new(),
+        layouts: Vec::new(),
+        maps: Vec::new(),
+    };
+    let restore = Restore(TRACER.with(|cell| cell.borrow_mut().replace(tracer)));
+    body();
+    let done = TRACER.with(|cell| cell.borrow_mut().take());
+    drop(restore);
+    done.unwrap_or_else(|| not_staging())
+}
+
+#[allow(
+    clippy::panic,
+    reason = "a mistake in the program, like a borrow of a RefCell twice; there is no kernel to report it on"
+)]
+fn not_staging() -> ! {
+    panic!("kernel values exist only while a kernel is being staged: call this from a `#[kernel]` function")
+}
+
+/// Runs `f` on the kernel under construction.
+///
+/// # Panics
+/// If this thread is not staging a kernel.
+pub(crate) fn with<R>(f: impl FnOnce(&mut Tracer) -> R) -> R {
+    TRACER.with(|cell| match cell.borrow_mut().as_mut() {
+        Some(tracer) => f(tracer),
+        None => not_staging(),
+    })
+}
+
+impl Tracer {
+    /// A place of the source, in the current frame.
+    pub(crate) fn place(&mut self, at: &Location<'_>) -> Loc {
+        self.builder.func.locations.add(at.file(), at.line(), at.column(), self.frame)
+    }
+
+    pub(crate) fn ty(&self, value: Value) -> Type {
+        self.builder.func.ty(value)
+    }
+}
+
+/// Appends an op. `given` are the result types that the table leaves open.
+#[track_caller]
+pub(crate) fn push<const N: usize>(
+    code: Opcode,
+    operands: impl IntoIterator<Item = Value>,
+    attrs: impl IntoIterator<Item = Attr>,
+    given: [Type; N],
+) -> Op {
+    let at = Location::caller();
+    with(|t| {
+        let loc = t.place(at);
+        t.builder.push(code, operands, attrs, given, loc)
+    })
+}
+
+/// Appends an op and returns its first result; `given` is its type where the table leaves it open.
+#[track_caller]
+pub(crate) fn value(
+    code: Opcode,
+    operands: impl IntoIterator<Item = Value>,
+    attrs: impl IntoIterator<Item = Attr>,
+    given: impl Into<Option<Type>>,
+) -> Value {
+    let at = Location::caller();
+    with(|t| {
+        let loc = t.place(at);
+        t.builder.value(code, operands, attrs, given.into(), loc)
+    })
+}
+
+/// Appends an op without results.
+#[track_caller]
+pub(crate) fn effect(
+    code: Opcode,
+    operands: impl IntoIterator<Item = Value>,
+    attrs: impl IntoIterator<Item = Attr>,
+) {
+    push(code, operands, attrs, []);
+}
+
+/// A constant of the given bits, canonical for its type.
+#[track_caller]
+pub(crate) fn constant(element: Element, bits: u64) -> Value {
+    let at = Location::caller();
+    with(|t| {
+        let loc = t.place(at);
+        t.builder.constant(Type::Scalar(element), tilewright_ir::canonical(element, bits), loc)
+    })
+}
+
+/// A `u32` constant.
+#[track_caller]
+pub(crate) fn u32_const(value: u32) -> Value {
+    constant(Element::U32, u64::from(value))
+}
+
+/// Reports a mistake at the caller's place.
+#[track_caller]
+pub(crate) fn error(message: impl Into<String>) {
+    let at = Location::caller();
+    with(|t| {
+        let loc = t.place(at);
+        let diagnostic = Diagnostic::new(message, loc, &t.builder.func.locations);
+        t.errors.push(diagnostic);
+    });
+}
+
+/// A value to go on with after a mistake.
+#[track_caller]
+pub(crate) fn poison(ty: Type) -> Value {
+    value(Opcode::Poison, [], [], ty)
+}
+
+/// The result, or a report at the caller's place and nothing.
+#[track_caller]
+pub(crate) fn check<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(reason) => {
+            error(reason.to_string());
+            None
+        }
+    }
+}
+
+/// Opens a new region of `op`.
+pub(crate) fn open(op: Op) -> Region {
+    with(|t| t.builder.open(op))
+}
+
+/// Ends the open region.
+#[track_caller]
+pub(crate) fn close(code: Opcode, operands: impl IntoIterator<Item = Value>) {
+    effect(code, operands, []);
+    with(|t| t.builder.close());
+}

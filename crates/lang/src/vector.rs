@@ -1,0 +1,246 @@
+//! [`Vector`]: several elements of one thread, side by side in registers.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops;
+
+use tilewright_ir::{Attr, Flags, Index, Opcode, Type, Value};
+
+use crate::element::{Element, Float, Number};
+use crate::stage::Carry;
+use crate::trace;
+use crate::value::{Operand, Val};
+
+/// Elements of one thread, packed into registers. Its length is fixed while staging.
+///
+/// Vectors are what wide loads and stores, tensor-core fragments and packed arithmetic work on. Small floats are packed: eight
+/// `bf16` take four registers, and `+` on them is four instructions.
+pub struct Vector<T> {
+    pub(crate) id: Value,
+    len: u32,
+    ty: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for Vector<T> {
+    fn clone(&self) -> Vector<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Vector<T> {}
+
+impl<T> fmt::Debug for Vector<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} ({} elements)", self.id, self.len)
+    }
+}
+
+impl<T> Carry for Vector<T> {
+    fn values(&self, out: &mut Vec<Value>) {
+        out.push(self.id);
+    }
+    fn replace(&mut self, from: &mut dyn Iterator<Item = Value>) {
+        if let Some(id) = from.next() {
+            self.id = id;
+        }
+    }
+}
+
+/// The vector type of so many elements; reports lengths that no register file holds.
+#[track_caller]
+pub(crate) fn vector_type<T: Element>(len: u32) -> Type {
+    match u16::try_from(len) {
+        Ok(n) if n > 0 && n <= 1024 => Type::Vector(T::ELEMENT, n),
+        _ => {
+            trace::error(format!("a vector of {len} elements; expected 1 to 1024"));
+            Type::Vector(T::ELEMENT, 1)
+        }
+    }
+}
+
+impl<T: Element> Vector<T> {
+    pub(crate) fn of(id: Value, len: u32) -> Vector<T> {
+        Vector { id, len, ty: PhantomData }
+    }
+
+    /// A vector of these elements.
+    #[track_caller]
+    pub fn new<R: Operand<T>>(elements: impl IntoIterator<Item = R>) -> Vector<T> {
+        let ids: Vec<Value> = elements.into_iter().map(|e| e.val().id).collect();
+        let len = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let ty = vector_type::<T>(len);
+        Vector::of(trace::value(Opcode::Pack, ids, [], ty), ty.lanes())
+    }
+
+    /// `len` times the same element.
+    #[track_caller]
+    pub fn splat(element: impl Operand<T>, len: u32) -> Vector<T> {
+        let element = element.val();
+        Vector::new((0..len).map(|_| element))
+    }
+
+    /// The number of elements.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(self) -> u32 {
+        self.len
+    }
+
+    /// Element `i`.
+    #[must_use]
+    #[track_caller]
+    pub fn get(self, i: u32) -> Val<T> {
+        if i >= self.len {
+            trace::error(format!("element {i} of a vector of {}", self.len));
+            return Val::of(trace::poison(Type::Scalar(T::ELEMENT)));
+        }
+        Val::of(trace::value(Opcode::Extract, [self.id], [Index(i).into()], Type::Scalar(T::ELEMENT)))
+    }
+
+    /// The vector with element `i` replaced.
+    #[must_use]
+    #[track_caller]
+    pub fn with(self, i: u32, element: impl Operand<T>) -> Vector<T> {
+        let element = element.val();
+        if i >= self.len {
+            trace::error(format!("element {i} of a vector of {}", self.len));
+            return self;
+        }
+        Vector::of(trace::value(Opcode::Insert, [self.id, element.id], [Index(i).into()], None), self.len)
+    }
+
+    /// All elements.
+    #[track_caller]
+    pub fn elements(self) -> Vec<Val<T>> {
+        (0..self.len).map(|i| self.get(i)).collect()
+    }
+
+    /// `len` elements from `start` on.
+    #[must_use]
+    #[track_caller]
+    pub fn slice(self, start: u32, len: u32) -> Vector<T> {
+        if len == 0 || start.checked_add(len).is_none_or(|end| end > self.len) {
+            trace::error(format!("{len} elements from {start} on, of a vector of {}", self.len));
+            return self;
+        }
+        let ty = vector_type::<T>(len);
+        Vector::of(trace::value(Opcode::Slice, [self.id], [Index(start).into()], ty), len)
+    }
+
+    /// The vectors end to end.
+    #[track_caller]
+    pub fn concat(parts: impl IntoIterator<Item = Vector<T>>) -> Vector<T> {
+        let parts: Vec<Vector<T>> = parts.into_iter().collect();
+        let ty = vector_type::<T>(parts.iter().map(|p| p.len).sum());
+        Vector::of(trace::value(Opcode::Concat, parts.iter().map(|p| p.id), [], ty), ty.lanes())
+    }
+
+    /// Applies a function to each element.
+    #[track_caller]
+    pub fn map<U: Element>(self, f: impl FnMut(Val<T>) -> Val<U>) -> Vector<U> {
+        Vector::new(self.elements().into_iter().map(f))
+    }
+
+    /// Converts each element; see [`Val::cast`]. Pairs of small floats are converted together.
+    #[must_use]
+    #[track_caller]
+    pub fn cast<U: Element>(self) -> Vector<U> {
+        if T::ELEMENT == U::ELEMENT {
+            return Vector::of(self.id, self.len);
+        }
+        Vector::of(trace::value(Opcode::Cvt, [self.id], [], vector_type::<U>(self.len)), self.len)
+    }
+
+    /// Converts each element; negative values become zero.
+    #[must_use]
+    #[track_caller]
+    pub fn cast_relu<U: Element>(self) -> Vector<U> {
+        let ty = vector_type::<U>(self.len);
+        Vector::of(trace::value(Opcode::Cvt, [self.id], [Flags::RELU.into()], ty), self.len)
+    }
+
+    /// The same bits as elements of another size.
+    #[must_use]
+    #[track_caller]
+    pub fn bitcast<U: Element>(self) -> Vector<U> {
+        let bits = self.len * T::ELEMENT.bits();
+        if bits % U::ELEMENT.bits() != 0 {
+            trace::error(format!("{bits} bits are not a whole number of {}", U::ELEMENT));
+        }
+        let len = (bits / U::ELEMENT.bits()).max(1);
+        Vector::of(trace::value(Opcode::Bitcast, [self.id], [], vector_type::<U>(len)), len)
+    }
+
+    #[track_caller]
+    fn zip(self, code: Opcode, other: Vector<T>, attrs: impl IntoIterator<Item = Attr>) -> Vector<T> {
+        if self.len != other.len {
+            trace::error(format!("vectors of {} and {} elements", self.len, other.len));
+            return self;
+        }
+        Vector::of(trace::value(code, [self.id, other.id], attrs, None), self.len)
+    }
+}
+
+impl<T: Number> Vector<T> {
+    /// `self * b + c`, each rounded once.
+    #[must_use]
+    #[track_caller]
+    pub fn mul_add(self, b: Vector<T>, c: Vector<T>) -> Vector<T> {
+        if self.len != b.len || self.len != c.len {
+            trace::error(format!("vectors of {}, {} and {} elements", self.len, b.len, c.len));
+            return self;
+        }
+        Vector::of(trace::value(Opcode::Fma, [self.id, b.id, c.id], [], None), self.len)
+    }
+
+    /// The smaller of each pair.
+    #[must_use]
+    #[track_caller]
+    pub fn min(self, other: Vector<T>) -> Vector<T> {
+        self.zip(Opcode::Min, other, [])
+    }
+
+    /// The larger of each pair.
+    #[must_use]
+    #[track_caller]
+    pub fn max(self, other: Vector<T>) -> Vector<T> {
+        self.zip(Opcode::Max, other, [])
+    }
+
+    /// The sum of the elements, from the first to the last.
+    #[must_use]
+    #[track_caller]
+    pub fn sum(self) -> Val<T> {
+        let elements = self.elements();
+        let first = elements[0];
+        elements[1..].iter().fold(first, |sum, &e| sum + e)
+    }
+}
+
+impl<T: Float> Vector<T> {
+    /// Two to the power of each, approximately.
+    #[must_use]
+    #[track_caller]
+    pub fn exp2_fast(self) -> Vector<T> {
+        Vector::of(trace::value(Opcode::Ex2, [self.id], [Flags::APPROX.into()], None), self.len)
+    }
+}
+
+macro_rules! operators {
+    ($( $trait:ident $method:ident $code:ident; )*) => {$(
+        impl<T: Number> ops::$trait for Vector<T> {
+            type Output = Vector<T>;
+            #[track_caller]
+            fn $method(self, rhs: Vector<T>) -> Vector<T> {
+                self.zip(Opcode::$code, rhs, [])
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Div;
+}

@@ -1,0 +1,284 @@
+//! Control flow, operators and ranges.
+
+use super::{becomes, located, rewritten, stays};
+
+#[test]
+fn an_if_without_else_has_one_arm() {
+    becomes(
+        "if c { g(); }",
+        "{ let mut __s = t::stage::branch(c);
+           while let Some(__arm) = __s.arm() { let __v = if __arm { g(); }; __s.put(__v); }
+           __s.finish() }",
+    );
+}
+
+#[test]
+fn an_if_carries_what_its_arms_assign_in_order_of_first_assignment() {
+    becomes(
+        "let z = if c { y = a; 1 } else { x = y; y = b; 2 };",
+        "let z = { let mut __s = t::stage::branch(c);
+           __s.save(&y); __s.save(&x);
+           while let Some(__arm) = __s.arm() {
+             let __v = if __arm { y = a; 1 } else { x = y; y = b; 2 };
+             __s.put(__v);
+             __s.leave(&mut y); __s.leave(&mut x);
+           }
+           __s.join(&mut y); __s.join(&mut x);
+           __s.finish() };",
+    );
+}
+
+#[test]
+fn else_if_is_an_if_in_the_other_arm() {
+    becomes(
+        "if a { g() } else if b { x = n } else { h() }",
+        "{ let mut __s = t::stage::branch(a);
+           __s.save(&x);
+           while let Some(__arm) = __s.arm() {
+             let __v = if __arm { g() } else {
+               let mut __s = t::stage::branch(b);
+               __s.save(&x);
+               while let Some(__arm) = __s.arm() {
+                 let __v = if __arm { x = n } else { h() };
+                 __s.put(__v);
+                 __s.leave(&mut x);
+               }
+               __s.join(&mut x);
+               __s.finish()
+             };
+             __s.put(__v);
+             __s.leave(&mut x);
+           }
+           __s.join(&mut x);
+           __s.finish() }",
+    );
+}
+
+#[test]
+fn a_while_asks_for_the_type_of_its_condition_first() {
+    becomes(
+        "while x < n { x += a; }",
+        "{ let mut __s = t::stage::looping(t::stage::type_of(|| t::stage::Compare::lt(&x, &n)));
+           __s.enter(&mut x);
+           while __s.next() {
+             if !__s.test(t::stage::Compare::lt(&x, &n)) { break; }
+             __s.pass(&mut x);
+             { x += a; }
+             __s.leave(&mut x);
+           }
+           __s.join(&mut x); }",
+    );
+}
+
+#[test]
+fn a_for_binds_its_pattern_inside() {
+    becomes(
+        "for (i, _) in a..n { x += i; }",
+        "{ let mut __s = t::stage::each(t::stage::range(a, n));
+           __s.enter(&mut x);
+           while let Some(__i) = __s.next() {
+             let (i, _) = __i;
+             { x += i; }
+             __s.leave(&mut x);
+           }
+           __s.join(&mut x); }",
+    );
+}
+
+#[test]
+fn regions_nest() {
+    becomes(
+        "for k in 0..n { if k { x = k; } }",
+        "{ let mut __s = t::stage::each(t::stage::range(0, n));
+           __s.enter(&mut x);
+           while let Some(__i) = __s.next() {
+             let k = __i;
+             { { let mut __s = t::stage::branch(k);
+                 __s.save(&x);
+                 while let Some(__arm) = __s.arm() {
+                   let __v = if __arm { x = k; };
+                   __s.put(__v);
+                   __s.leave(&mut x);
+                 }
+                 __s.join(&mut x);
+                 __s.finish() } }
+             __s.leave(&mut x);
+           }
+           __s.join(&mut x); }",
+    );
+}
+
+#[test]
+fn attributes_stay_on_what_replaces_the_statement() {
+    becomes(
+        "#[allow(unused)] for i in a {}",
+        "#[allow(unused)] { let mut __s = t::stage::each(a);
+           while let Some(__i) = __s.next() { let i = __i; {} } }",
+    );
+}
+
+#[test]
+fn labels_of_staged_loops_go_as_nothing_may_use_them() {
+    becomes(
+        "'outer: for i in a {}",
+        "{ let mut __s = t::stage::each(a); while let Some(__i) = __s.next() { let i = __i; {} } }",
+    );
+}
+
+#[test]
+fn comparisons_borrow_their_operands() {
+    for (operator, method) in [
+        ("<", "Compare::lt"),
+        ("<=", "Compare::le"),
+        (">", "Compare::gt"),
+        (">=", "Compare::ge"),
+        ("==", "Equals::eq"),
+        ("!=", "Equals::ne"),
+    ] {
+        becomes(&format!("g(a {operator} b)"), &format!("g(t::stage::{method}(&a, &b))"));
+    }
+}
+
+#[test]
+fn operands_get_parentheses_where_a_borrow_needs_them() {
+    becomes("g(a + 1 < b * 2)", "g(t::stage::Compare::lt(&(a + 1), &(b * 2)))");
+    becomes("g((a + 1) < -b)", "g(t::stage::Compare::lt(&(a + 1), &(-b)))");
+    becomes("g(*a == (b as u8))", "g(t::stage::Equals::eq(&*a, &(b as u8)))");
+    becomes("g(a.len() == v[0].0)", "g(t::stage::Equals::eq(&a.len(), &v[0].0))");
+    becomes("g((a < b) == c)", "g(t::stage::Equals::eq(&t::stage::Compare::lt(&a, &b), &c))");
+}
+
+#[test]
+fn logic_defers_its_right_side_and_drops_needless_parentheses() {
+    becomes(
+        "g((a < b) && (b == c) || !c)",
+        "g(t::stage::Or::or(
+            t::stage::And::and(t::stage::Compare::lt(&a, &b), || t::stage::Equals::eq(&b, &c)),
+            || !c))",
+    );
+}
+
+#[test]
+fn literals_stay() {
+    stays("g(1 < 2, -1 == (1), \"a\" != \"b\");");
+    stays("g(0..4, -1..=4, 0u8..(9));");
+}
+
+#[test]
+fn ranges_become_calls() {
+    becomes("g(a..b, 0..=n)", "g(t::stage::range(a, b), t::stage::range_inclusive(0, n))");
+    becomes("g((a + 1)..(b))", "g(t::stage::range(a + 1, b))");
+    becomes("Role { warps: a..b }", "Role { warps: t::stage::range(a, b) }");
+}
+
+#[test]
+fn ranges_that_index_or_lack_an_end_stay() {
+    stays("g(&v[a..b], &v[(a..=b)], a.., ..b, ..=b, ..);");
+    becomes("v[h(a..b)..c]", "v[h(t::stage::range(a, b))..c]");
+}
+
+#[test]
+fn patterns_and_constants_stay() {
+    stays("match a { 0..=9 => g(), MIN..MAX => h(), _ => {} }");
+    stays("let v = [0; if N < 3 { N } else { 3 }];");
+    stays("let v = const { N < 3 };");
+    stays("g::<{ N < 3 }>(0 as [u8; if N < 3 { 1 } else { 2 }]);");
+}
+
+#[test]
+fn conditions_with_let_stay_but_not_their_blocks() {
+    becomes(
+        "if let Some(i) = a && i < n { g(i < n) } else { g(a < b) }",
+        "if let Some(i) = a && i < n { g(t::stage::Compare::lt(&i, &n)) }
+         else { g(t::stage::Compare::lt(&a, &b)) }",
+    );
+    becomes(
+        "while let Some(i) = a.pop(b < c) { g(i == n) }",
+        "while let Some(i) = a.pop(b < c) { g(t::stage::Equals::eq(&i, &n)) }",
+    );
+}
+
+#[test]
+fn a_staged_arm_may_follow_a_let() {
+    becomes(
+        "if let Some(i) = a { g(i) } else if b { h() }",
+        "if let Some(i) = a { g(i) } else {
+           let mut __s = t::stage::branch(b);
+           while let Some(__arm) = __s.arm() { let __v = if __arm { h() }; __s.put(__v); }
+           __s.finish() }",
+    );
+    becomes(
+        "if b { h() } else if let Some(i) = a { g(i) }",
+        "{ let mut __s = t::stage::branch(b);
+           while let Some(__arm) = __s.arm() {
+             let __v = if __arm { h() } else if let Some(i) = a { g(i) };
+             __s.put(__v);
+           }
+           __s.finish() }",
+    );
+}
+
+#[test]
+fn a_match_stays_with_its_guards_but_not_its_arms() {
+    becomes(
+        "match a < b { i if i < n => g(i < n), _ => {} }",
+        "match t::stage::Compare::lt(&a, &b) { i if i < n => g(t::stage::Compare::lt(&i, &n)), _ => {} }",
+    );
+}
+
+#[test]
+fn everything_nested_is_reached() {
+    becomes(
+        "let Some(z) = g(a < b) else { h(b < c) };",
+        "let Some(z) = g(t::stage::Compare::lt(&a, &b)) else { h(t::stage::Compare::lt(&b, &c)) };",
+    );
+    becomes("g(|i| i < n)", "g(|i| t::stage::Compare::lt(&i, &n))");
+    becomes("unsafe { g(a < b) }", "unsafe { g(t::stage::Compare::lt(&a, &b)) }");
+    becomes(
+        "S { f: [a < b], ..(b < c) }",
+        "S { f: [t::stage::Compare::lt(&a, &b)], ..(t::stage::Compare::lt(&b, &c)) }",
+    );
+    becomes("x[g(a < b)] = n", "x[g(t::stage::Compare::lt(&a, &b))] = n");
+}
+
+#[test]
+fn items_and_macro_calls_stay() {
+    stays("fn inner(v: A) -> A { if v < w { return v; } loop {} }");
+    stays("assert!(a < b); let z = vec![a < b];");
+}
+
+#[test]
+fn host_code_stays() {
+    stays("#[host] if a < b { x = a; }");
+    stays("#[host] for i in a..b { if i < n { break; } else { continue; } }");
+    stays("#[host] while a < b { loop { break; } }");
+    stays("#[host] match a < b { _ => g(a && b) }");
+    stays("#[host] { g(a < b)?; return; }");
+    stays("#[host] let z = a < b || c;");
+    stays("#[host] loop { 'inner: { break 'inner; } #[host] { break; } }");
+    stays("#[host] println!();");
+    becomes("#[host] { g(a < b) } h(a < b)", "{ g(a < b) } h(t::stage::Compare::lt(&a, &b))");
+}
+
+#[test]
+fn calls_point_at_the_tokens_that_they_stand_for() {
+    let tokens = rewritten("fn f(mut x: A) { if a <= b && c { x = 1; } while d {} for i in e..=g {} }");
+    for (name, text) in [
+        ("branch", "if"),
+        ("arm", "if"),
+        ("save", "if"),
+        ("finish", "if"),
+        ("le", "<="),
+        ("and", "&&"),
+        ("looping", "while"),
+        ("type_of", "while"),
+        ("test", "while"),
+        ("each", "for"),
+        ("range_inclusive", "..="),
+    ] {
+        let found = located(tokens.clone(), name);
+        assert!(!found.is_empty(), "{name} is missing");
+        // Without the compiler's help a span covers one token, which for an operator is its first character.
+        assert!(found.iter().all(|found| text.starts_with(found.as_str())), "{name}: {found:?}");
+    }
+}
