@@ -63,45 +63,7 @@ mod value;
 mod vector;
 mod warp;
 
-pub use barrier::{
-    Mbarrier, NamedBarrier, RemoteMbarrier, barrier, barrier_all, barrier_any, barrier_count, cluster_arrive,
-    cluster_arrive_relaxed, cluster_barrier, cluster_wait, fence, fence_async, fence_barrier_init,
-    fence_proxy, grid_launch_dependents, grid_wait,
-};
-pub use copy::{
-    bulk_commit, bulk_copy, bulk_load, bulk_prefetch, bulk_reduce, bulk_store, bulk_wait, bulk_wait_read,
-    copy_async, copy_async_if, copy_commit, copy_wait,
-};
-pub use debug::{Traced, assert_with, print, sleep, trap};
-pub use element::{E2m1, E4m3, E5m2, Element, Float, Integer, Logic, Number, Tf32, Ue8m0, Word};
-pub use error::Error;
-pub use fragment::Fragment;
-pub use half::{bf16, f16};
-pub use kernel::{Argument, Kernel};
-pub use memory::{Access, ClusterPtr, Global, Index, L2Policy, Ptr, SharedPtr, local, space};
-pub use mma::{Accumulator, WarpMma};
-pub use pipeline::{Pipeline, Slot};
-pub use role::{Role, role};
-pub use special::{
-    block_id, block_in_cluster, block_size, clock, cluster_grid_size, cluster_id, cluster_rank, cluster_size,
-    global_timer, grid_size, lane_id, lane_mask_eq, lane_mask_ge, lane_mask_gt, lane_mask_le, lane_mask_lt,
-    sm_id, thread_id, warp_id, warpgroup_id,
-};
-pub use stage::{Carry, StagedRange};
-pub use tensor::{Coordinates, IntoTile, Ring, Shared, k_major, mn_major};
-pub use tensor_map::{Coordinate, CopyOptions, EditableMap, TensorMap};
-pub use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec};
-pub use tilewright_ir::{
-    Cache, Combine, Evict, FenceProxy, Funnel, Half, Level, Order, Permute, Prefetch, Round, Scope, Shuffle,
-};
-pub use tilewright_macros::{device, kernel};
-pub use value::{Operand, Val, Widen, div_ceil, max, min, select, val};
-pub use vector::Vector;
-pub use warp::{
-    ALL_LANES, Shuffled, active_mask, ballot, broadcast, elect, match_all, match_any, redux, shuffle_down,
-    shuffle_in, shuffle_index, shuffle_up, shuffle_xor, vote_all, vote_any, vote_uniform, warp_barrier,
-    warp_max, warp_reduce, warp_reduce_among, warp_sum,
-};
+pub use prelude::*;
 
 /// A loop over host numbers that is written out: `for i in unroll(0..4)`.
 ///
@@ -112,6 +74,47 @@ pub fn unroll<I: IntoIterator>(range: I) -> I {
 
 /// Everything a kernel needs.
 pub mod prelude {
-    pub use crate::math::*;
-    pub use crate::*;
+    pub use crate::barrier::{
+        Mbarrier, NamedBarrier, RemoteMbarrier, barrier, barrier_all, barrier_any, barrier_count,
+        cluster_arrive, cluster_arrive_relaxed, cluster_barrier, cluster_wait, fence, fence_async,
+        fence_barrier_init, fence_proxy, grid_launch_dependents, grid_wait,
+    };
+    pub use crate::copy::{
+        bulk_commit, bulk_copy, bulk_load, bulk_prefetch, bulk_reduce, bulk_store, bulk_wait, bulk_wait_read,
+        copy_async, copy_async_if, copy_commit, copy_wait,
+    };
+    pub use crate::debug::{Traced, assert_with, print, sleep, trap};
+    pub use crate::element::{E2m1, E4m3, E5m2, Element, Float, Integer, Logic, Number, Tf32, Ue8m0, Word};
+    pub use crate::error::Error;
+    pub use crate::fragment::Fragment;
+    pub use crate::kernel::{Argument, Kernel};
+    pub use crate::memory::{
+        Access, ClusterPtr, Global, Index, L2Policy, Matrix, Ptr, SharedPtr, local, space,
+    };
+    pub use crate::mma::{Accumulator, WarpMma};
+    pub use crate::pipeline::{Pipeline, Slot};
+    pub use crate::role::{Role, role};
+    pub use crate::special::{
+        block_id, block_in_cluster, block_size, clock, cluster_grid_size, cluster_id, cluster_rank,
+        cluster_size, global_timer, grid_size, lane_id, lane_mask_eq, lane_mask_ge, lane_mask_gt,
+        lane_mask_le, lane_mask_lt, sm_id, thread_id, warp_id, warpgroup_id,
+    };
+    pub use crate::stage::{Carry, StagedRange};
+    pub use crate::tensor::{Coordinates, IntoTile, Ring, Shared, k_major, mn_major};
+    pub use crate::tensor_map::{Coordinate, CopyOptions, EditableMap, TensorMap};
+    pub use crate::unroll;
+    pub use crate::value::{Operand, Val, Widen, div_ceil, max, min, select, val};
+    pub use crate::vector::Vector;
+    pub use crate::warp::{
+        ALL_LANES, Shuffled, active_mask, ballot, broadcast, elect, match_all, match_any, redux,
+        shuffle_down, shuffle_in, shuffle_index, shuffle_up, shuffle_xor, vote_all, vote_any, vote_uniform,
+        warp_barrier, warp_max, warp_reduce, warp_reduce_among, warp_sum,
+    };
+    pub use half::{bf16, f16};
+    pub use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec};
+    pub use tilewright_ir::{
+        Cache, Combine, Evict, FenceProxy, Funnel, Half, Level, Order, Permute, Prefetch, Round, Scope,
+        Shuffle,
+    };
+    pub use tilewright_macros::{device, kernel};
 }

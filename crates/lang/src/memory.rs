@@ -496,6 +496,40 @@ impl<T: Element> Global<T> {
     }
 }
 
+/// A matrix in global memory: rows at a fixed distance, elements of a row side by side.
+#[derive(Debug)]
+pub struct Matrix<T> {
+    origin: Global<T>,
+    stride: Val<u32>,
+}
+
+impl<T> Clone for Matrix<T> {
+    fn clone(&self) -> Matrix<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Matrix<T> {}
+
+impl<T: Element> Matrix<T> {
+    /// The pointer to an element. The offset is computed in 64 bits.
+    #[must_use]
+    #[track_caller]
+    pub fn at(self, row: impl Operand<u32>, column: impl Operand<u32>) -> Global<T> {
+        let (row, column) = (row.val(), column.val());
+        self.origin.at(row.mul_wide(self.stride) + column.cast::<u64>())
+    }
+}
+
+impl<T: Element> Global<T> {
+    /// The memory from here on as a matrix whose rows are `stride` elements apart.
+    #[must_use]
+    #[track_caller]
+    pub fn matrix(self, stride: impl Operand<u32>) -> Matrix<T> {
+        Matrix { origin: self, stride: stride.val() }
+    }
+}
+
 impl<T: Element> SharedPtr<T> {
     /// The address of the same variable in block `rank` of the cluster.
     #[must_use]

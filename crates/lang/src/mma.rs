@@ -259,17 +259,28 @@ impl<C: Number> Accumulator<C> {
     /// columns).
     #[must_use]
     #[track_caller]
-    pub fn finish<A: Element, B: Element>(self) -> Vec<Fragment<C>> {
-        self.drain::<A, B>()
+    pub fn finish(self) -> Vec<Fragment<C>> {
+        self.drain()
     }
 
     /// Waits for all multiplications, and gives the sums so far; the accumulator goes on. For sums that are scaled or promoted on
     /// the way.
     #[must_use]
     #[track_caller]
-    pub fn drain<A: Element, B: Element>(&self) -> Vec<Fragment<C>> {
+    pub fn drain(&self) -> Vec<Fragment<C>> {
         self.wait(0);
-        let Some(atom) = self.atom::<A, B>() else { return Vec::new() };
+        // Where the sums lie depends on the accumulator alone, so any atom with this one will do.
+        let fits = |atom: &&mma::Mma| {
+            atom.group == Group::Warpgroup && atom.shape.n == self.n && atom.c == C::ELEMENT
+        };
+        let Some(atom) = mma::all().find(fits) else {
+            trace::error(format!(
+                "no warpgroup multiplication accumulates {} columns of {}",
+                self.n,
+                C::ELEMENT
+            ));
+            return Vec::new();
+        };
         let len = self.n / 2;
         let read = |&block| {
             let id = trace::value(Opcode::AccRead, [block], [], vector_type::<C>(len));

@@ -1,0 +1,95 @@
+//! The registry: every kernel by name, with a configuration that compiles, so that tools and tests can find it.
+
+use tilewright_hardware::Arch;
+use tilewright_lang::{Error, Kernel};
+
+use crate::examples::{self, GemmTile};
+
+/// A kernel in a fixed configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// The name that tools use.
+    pub name: &'static str,
+    /// What it computes, in one line.
+    pub summary: &'static str,
+    /// The plainest chip that runs it.
+    pub needs: Arch,
+    /// Registers of a thread that it may use at most, on any chip it claims.
+    pub registers: u32,
+    /// Builds it.
+    pub stage: fn() -> Result<Kernel, Error>,
+}
+
+impl Entry {
+    /// The chips among those that the project is tested for that run it.
+    pub fn architectures(&self) -> impl Iterator<Item = Arch> + '_ {
+        let tested = [Arch::SM_80, Arch::SM_89, Arch::SM_90A, Arch::SM_100A, Arch::SM_120A];
+        tested.into_iter().filter(|arch| arch.supports(self.needs))
+    }
+}
+
+/// All kernels.
+pub static KERNELS: &[Entry] = &[
+    Entry {
+        name: "vector_add",
+        summary: "out = x + y for f32, 256 threads a block",
+        needs: Arch::SM_80,
+        registers: 16,
+        stage: || examples::vector_add::stage::<f32>(256),
+    },
+    Entry {
+        name: "transpose",
+        summary: "out = transpose of x for f32, tiles of 32 x 32",
+        needs: Arch::SM_80,
+        registers: 32,
+        stage: examples::transpose::stage,
+    },
+    Entry {
+        name: "block_sum",
+        summary: "out += sum of x for f32, 8 warps a block",
+        needs: Arch::SM_80,
+        registers: 40,
+        stage: || examples::block_sum::stage(8),
+    },
+    Entry {
+        name: "cluster_sum",
+        summary: "out += sum of x for f32, clusters of 4 blocks",
+        needs: Arch::SM_90,
+        registers: 40,
+        stage: || examples::cluster_sum::stage(8, 4),
+    },
+    Entry {
+        name: "gemm_ampere",
+        summary: "c = a * b^T for bf16, tile 128 x 128 x 32, mma.sync and cp.async",
+        needs: Arch::SM_80,
+        registers: 255,
+        stage: || examples::gemm_ampere::stage(GemmTile { m: 128, n: 128, k: 32, stages: 4 }),
+    },
+    Entry {
+        name: "gemm_hopper",
+        summary: "c = a * b^T for bf16, tile 128 x 256 x 64, wgmma and TMA, warp-specialised",
+        needs: Arch::SM_90A,
+        registers: 168,
+        stage: || examples::gemm_hopper::stage(GemmTile { m: 128, n: 256, k: 64, stages: 3 }),
+    },
+];
+
+/// The kernel of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Entry> {
+    KERNELS.iter().find(|entry| entry.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_stages_under_its_own_name() {
+        for entry in KERNELS {
+            let kernel = (entry.stage)().unwrap_or_else(|error| panic!("{error}"));
+            assert!(entry.name.starts_with(kernel.name()), "{} stages {}", entry.name, kernel.name());
+            assert!(std::ptr::eq(find(entry.name).unwrap(), entry), "{} is there twice", entry.name);
+        }
+    }
+}
