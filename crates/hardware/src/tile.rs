@@ -39,13 +39,17 @@ impl<'a> ByteTile<'a> {
             return Err(tile.refuse(format!("{size} elements do not fit in shared memory")));
         }
         let bytes = i64::from(element.bytes());
-        for index in 0..size {
+        tile.offsets = match separable(layout, tile.rows, tile.k)? {
+            Some(indices) => indices,
+            None => (0..size).map(|index| layout.at(index)).collect::<std::result::Result<_, _>>()?,
+        };
+        for index in 0..tile.offsets.len() {
             let offset =
-                layout.at(index)?.checked_mul(bytes).filter(|at| (0..=i64::from(u32::MAX)).contains(at));
+                tile.offsets[index].checked_mul(bytes).filter(|at| (0..=i64::from(u32::MAX)).contains(at));
             let Some(offset) = offset else {
                 return Err(tile.refuse(format!("element {index} lies outside of shared memory")));
             };
-            tile.offsets.push(offset);
+            tile.offsets[index] = offset;
         }
         Ok(tile)
     }
@@ -82,6 +86,37 @@ impl<'a> ByteTile<'a> {
         };
         View { tile: self, mode, swizzle: mode.bytes(), major, along, across }
     }
+}
+
+/// All element indices of a tile, rows fastest, if the layout is swizzles around an affine part. That part is a sum of what the row
+/// and what k contribute, so it is evaluated once for each row and each k instead of once for each element.
+fn separable(layout: &Composed, rows: i64, k: i64) -> Result<Option<Vec<i64>>> {
+    let Some(inner) = layout.layout().filter(|inner| inner.is_integral() && inner.rank() == 2) else {
+        return Ok(None);
+    };
+    let mut swizzles = Vec::new();
+    for (map, offset) in layout.outer() {
+        match (map, offset) {
+            (Map::Swizzle(swizzle), Tree::Leaf(offset)) => swizzles.push((*swizzle, *offset)),
+            _ => return Ok(None),
+        }
+    }
+    let part = |mode: usize, extent: i64| -> Result<Vec<i64>> {
+        let mode = inner.mode(mode)?;
+        Ok((0..extent).map(|i| mode.at(i)).collect::<std::result::Result<_, _>>()?)
+    };
+    let (down, along) = (part(0, rows)?, part(1, k)?);
+    let mut indices = Vec::with_capacity(down.len() * along.len());
+    for x in along {
+        for row in &down {
+            let mut index = row + x;
+            for (swizzle, offset) in swizzles.iter().rev() {
+                index = swizzle.apply(index + offset)?;
+            }
+            indices.push(index);
+        }
+    }
+    Ok(Some(indices))
 }
 
 /// Where a layout and the form that an engine wants part ways.

@@ -143,7 +143,8 @@ impl Printer<'_> {
         let func = self.func;
         for &op in &func.region(region).ops {
             let data = func.op(op);
-            if data.code == Opcode::Yield && data.operands.is_empty() {
+            let silent = !self.options.locations || func.locations.get(data.loc).is_none();
+            if data.code == Opcode::Yield && data.operands.is_empty() && silent {
                 continue;
             }
             self.op(op, depth)?;

@@ -8,7 +8,7 @@ use tilewright_ir::Element as Kind;
     message = "`{Self}` is not an element type of the kernel language",
     note = "element types are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64, Tf32, E4m3, E5m2, E2m1 and Ue8m0"
 )]
-pub trait Element: Copy + 'static {
+pub trait Element: Copy + PartialEq + 'static {
     /// The element type.
     const ELEMENT: Kind;
     /// The bits of a constant; only as many as the element has count.

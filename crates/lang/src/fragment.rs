@@ -76,21 +76,56 @@ impl<T: Element> Fragment<T> {
     /// first.
     #[track_caller]
     pub fn for_each_run(self, mut f: impl FnMut(Val<u32>, Val<u32>, Vector<T>)) {
-        let Some(tv) = self.layout() else { return };
-        let thread = thread_in(self.atom.group);
-        let threads = self.atom.group.threads();
+        let mut next = 0;
+        Self::runs(self.atom, self.role, self.values.len(), |row, column, run| {
+            f(row, column, self.values.slice(next, run));
+            next += run;
+        });
+    }
+
+    /// The fragment whose runs are what `f(row, column, length)` gives.
+    #[track_caller]
+    pub(crate) fn gather(
+        atom: &'static mma::Mma,
+        role: Role,
+        mut f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<T>,
+    ) -> Fragment<T> {
+        let (rows, columns) = atom.extents(role);
+        let mut parts = Vec::new();
+        Self::runs(atom, role, rows * columns / atom.group.threads(), |row, column, run| {
+            let part = f(row, column, run);
+            if part.len() != run {
+                trace::error(format!("a run of {run} elements of a fragment, given {}", part.len()));
+            }
+            parts.push(part);
+        });
+        Fragment::new(Vector::concat(parts), atom, role)
+    }
+
+    /// Visits the runs of a fragment of `len` elements a thread: `f(row, column, length)`.
+    #[track_caller]
+    fn runs(
+        atom: &'static mma::Mma,
+        role: Role,
+        len: u32,
+        mut f: impl FnMut(Val<u32>, Val<u32>, u32),
+    ) {
+        let Some(tv) = atom.fragment(role) else { return };
+        trace::here();
+        let thread = thread_in(atom.group);
+        let threads = atom.group.threads();
         let places = |value: u32| -> Vec<(u32, u32)> { (0..threads).map(|t| place(tv, t, value)).collect() };
-        let run = if self.role == Role::C { 2 } else { (32 / T::ELEMENT.bits()).max(1) };
+        let run = if role == Role::C { 2 } else { (32 / T::ELEMENT.bits()).max(1) };
         let first = places(0);
         let rows = ThreadMaps::new(thread, first.iter().map(|p| p.0).collect());
         let columns = ThreadMaps::new(thread, first.iter().map(|p| p.1).collect());
         let shift =
             |(staged, constant): (Val<u32>, u32)| if constant == 0 { staged } else { staged + constant };
-        for start in (0..self.values.len()).step_by(run as usize) {
+        for start in (0..len).step_by(run as usize) {
             let at = places(start);
             let row = shift(rows.at(&at.iter().map(|p| p.0).collect::<Vec<_>>()));
             let column = shift(columns.at(&at.iter().map(|p| p.1).collect::<Vec<_>>()));
-            f(row, column, self.values.slice(start, run));
+            f(row, column, run);
         }
     }
 

@@ -311,6 +311,15 @@ impl<T: Element, S: space::Space> Ptr<T, S> {
         if width == Kind::U64 { Val::of(id) } else { Val::<u32>::of(id).cast() }
     }
 
+    /// The pointer with this address: the opposite of [`address`](Ptr::address), for pointers that the kernel finds in memory.
+    #[must_use]
+    #[track_caller]
+    pub fn from_address(address: impl Operand<u64>) -> Ptr<T, S> {
+        let address = address.val();
+        let bits = if S::SPACE.bits() == 64 { address.id } else { address.cast::<u32>().id };
+        Ptr::of(trace::value(Opcode::IntToPtr, [bits], [], Type::Pointer(S::SPACE)))
+    }
+
     /// The same memory through a generic address.
     #[must_use]
     #[track_caller]
@@ -343,7 +352,8 @@ impl<T: Element, S: space::Space> Ptr<T, S> {
     #[must_use]
     #[track_caller]
     pub fn load_vector_with(self, len: u32, access: Access) -> Vector<T> {
-        Vector::of(self.load_as(vector_type::<T>(len), access), len)
+        let ty = vector_type::<T>(len);
+        Vector::of(self.load_as(ty, access), ty.lanes())
     }
 
     #[track_caller]

@@ -96,6 +96,21 @@ impl<A: Element, B: Element, C: Number> WarpMma<A, B, C> {
         (0..count).map(|_| Fragment::new(poison_vector(atom, side), atom, side)).collect()
     }
 
+    /// The `A` of one product, made of runs that `f(row, k, length)` gives, neighbours in a row: from global memory, or of elements
+    /// that no matrix load moves.
+    #[must_use]
+    #[track_caller]
+    pub fn gather_a(self, f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<A>) -> Fragment<A> {
+        Fragment::gather(self.atom(), Side::A, f)
+    }
+
+    /// The `B` of one product, made of runs that `f(column, k, length)` gives.
+    #[must_use]
+    #[track_caller]
+    pub fn gather_b(self, f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<B>) -> Fragment<B> {
+        Fragment::gather(self.atom(), Side::B, f)
+    }
+
     /// A `C` of zeros.
     #[must_use]
     #[track_caller]
@@ -151,6 +166,7 @@ impl<C: Number> Accumulator<C> {
     #[must_use]
     #[track_caller]
     pub fn new(rows: u32, columns: u32) -> Accumulator<C> {
+        trace::here();
         if rows == 0 || rows % 64 != 0 || columns == 0 || columns % 8 != 0 {
             trace::error(format!("an accumulator of {rows} times {columns}; expected multiples of 64 and 8"));
         }

@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tilewright_ir::{Cmp, Diagnostic, Frame, Op, Opcode, Type, Value};
+use tilewright_ir::{Cmp, Diagnostic, Frame, Loc, Op, Opcode, Type, Value};
 
 use crate::element::{Element, Integer};
 use crate::kernel::{Argument, Kernel};
@@ -271,11 +271,12 @@ impl<V: Carry> StagedBranch<V> {
     fn merge(&mut self) -> Vec<Value> {
         let [then, other] = &self.yields;
         if then.len() != other.len() {
-            report_at(
-                self.at,
-                "the arms of this `if` hand on different numbers of values; both must give the same",
+            let message = format!(
+                "the arms of this `if` hand on {} and {} staged values; an `if` of the kernel cannot change how many there are",
+                then.len(),
+                other.len()
             );
-            return then.clone();
+            report_at(self.at, &message);
         }
         let (op, at) = (self.op, self.at);
         trace::with(|t| {
@@ -297,6 +298,8 @@ impl<V: Carry> StagedBranch<V> {
                         format!("the arms of this `if` give {ta} and {tb}; both must give the same type");
                     let diagnostic = Diagnostic::new(message, loc, &t.builder.func.locations);
                     t.errors.push(diagnostic);
+                    merged.push(t.builder.value(Opcode::Poison, [], [], Some(ta), loc));
+                    continue;
                 }
                 for (&end, value) in ends.iter().zip([a, b]) {
                     t.builder.func.op_mut(end).operands.push(value);
@@ -354,6 +357,8 @@ impl HostLoop {
     pub fn next(&mut self) -> bool {
         true
     }
+    /// Nothing to do.
+    pub fn hold<C: ?Sized>(&mut self, _variable: &mut C) {}
     /// The condition itself.
     pub fn test(&mut self, condition: bool) -> bool {
         condition
@@ -373,6 +378,7 @@ pub struct StagedLoop {
     at: &'static Location<'static>,
     round: u32,
     args: Vec<Value>,
+    /// The values after the condition, then those of the body.
     body: Vec<Value>,
     sizes: Vec<usize>,
     turn: usize,
@@ -395,12 +401,21 @@ impl StagedLoop {
             return true;
         }
         close_at(self.at, Opcode::Yield, std::mem::take(&mut self.yields));
+        carry_out(self.op, &self.args);
+        self.turn = 0;
         false
+    }
+
+    /// Takes the value of a variable after the condition, which may have changed it.
+    pub fn hold<C: Carry + ?Sized>(&mut self, variable: &mut C) {
+        self.body.extend(hand_on(self.at, variable, self.sizes[self.turn]));
+        self.turn += 1;
     }
 
     /// Ends the first region with the condition, and opens the body.
     pub fn test(&mut self, condition: Val<bool>) -> bool {
-        let operands = std::iter::once(condition.id).chain(self.args.iter().copied()).collect();
+        let held = std::mem::take(&mut self.body);
+        let operands = std::iter::once(condition.id).chain(held).collect();
         close_at(self.at, Opcode::Condition, operands);
         let (op, args) = (self.op, &self.args);
         self.body = trace::with(|t| {
@@ -417,19 +432,19 @@ impl StagedLoop {
         let values = slot(&self.body, &self.sizes, self.turn);
         variable.replace(&mut values.into_iter());
         self.turn += 1;
+        if self.turn == self.sizes.len() {
+            self.turn = 0;
+        }
     }
 
     /// Takes the value of a variable at the end of the body.
     pub fn leave<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        self.yields.extend(values_of(variable));
-        self.turn = 0;
+        self.yields.extend(hand_on(self.at, variable, self.sizes[self.turn]));
+        self.turn += 1;
     }
 
     /// Gives a variable its value after the loop.
     pub fn join<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        if self.turn == 0 {
-            carry_out(self.op, &self.args);
-        }
         carry_back(self.op, &self.sizes, self.turn, variable);
         self.turn += 1;
     }
@@ -449,6 +464,19 @@ fn carry_in<C: Carry + ?Sized>(op: Op, variable: &mut C) -> Vec<Value> {
     });
     variable.replace(&mut args.clone().into_iter());
     args
+}
+
+/// The values of a variable at the end of a region of a loop: as many as it had when it came in, or a report.
+fn hand_on<C: Carry + ?Sized>(at: &'static Location<'static>, variable: &C, size: usize) -> Vec<Value> {
+    let values = values_of(variable);
+    if values.len() != size {
+        let message = format!(
+            "a variable of this loop has {size} staged values before the body and {} after it; a loop of the kernel cannot change how many",
+            values.len()
+        );
+        report_at(at, &message);
+    }
+    values.into_iter().take(size).collect()
 }
 
 /// Gives a loop one result for each value that it carries.
@@ -535,6 +563,7 @@ impl<T: Integer> Source for StagedRange<T> {
     type Loop = StagedFor<T>;
     #[track_caller]
     fn each(self) -> StagedFor<T> {
+        trace::here();
         let step = self.step.unwrap_or_else(|| T::ONE.val());
         let op = trace::push(Opcode::For, [self.start.id, self.end.id, step.id], [], []);
         let region = trace::open(op);
@@ -578,13 +607,15 @@ impl<T> StagedFor<T> {
         if index.is_none() {
             close_at(self.at, Opcode::Yield, std::mem::take(&mut self.yields));
             carry_out(self.op, &self.args);
+            self.turn = 0;
         }
         index
     }
 
     /// Takes the value of a variable at the end of the body.
     pub fn leave<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        self.yields.extend(values_of(variable));
+        self.yields.extend(hand_on(self.at, variable, self.sizes[self.turn]));
+        self.turn += 1;
     }
 
     /// Gives a variable its value after the loop.
@@ -867,7 +898,10 @@ fn either(
 
 /// A helper that is being executed; ops staged until it is dropped know its name and caller.
 #[derive(Debug)]
-pub struct FrameGuard(Frame);
+pub struct FrameGuard {
+    caller: Frame,
+    call: Loc,
+}
 
 /// Enters a `#[device]` function.
 #[track_caller]
@@ -877,7 +911,7 @@ pub fn frame(name: &str) -> FrameGuard {
     trace::with(|t| {
         let call = t.place(at);
         let frame = t.builder.func.locations.add_frame(name, call);
-        FrameGuard(std::mem::replace(&mut t.frame, frame))
+        FrameGuard { caller: std::mem::replace(&mut t.frame, frame), call }
     })
 }
 
@@ -885,7 +919,7 @@ impl Drop for FrameGuard {
     fn drop(&mut self) {
         // During a panic the tracer may be gone already; then there is nothing to restore.
         if !std::thread::panicking() {
-            trace::with(|t| t.frame = self.0);
+            trace::with(|t| (t.frame, t.last) = (self.caller, self.call));
         }
     }
 }

@@ -92,6 +92,7 @@ pub trait Coordinates {
 impl<C: Operand<u32>, const N: usize> Coordinates for [C; N] {
     #[track_caller]
     fn coordinates(self) -> Vec<Val<u32>> {
+        trace::here();
         self.into_iter().map(Operand::val).collect()
     }
 }
@@ -151,9 +152,24 @@ impl<T> fmt::Debug for Ring<T> {
     }
 }
 
+/// How far a layout reaches. A swizzle that permutes what lies below the end of its layout does not change that, which saves looking
+/// at every element.
+fn reach(layout: &Composed) -> Result<i64, String> {
+    let plain = layout.layout().and_then(|inner| inner.cosize().ok());
+    let permutes = |end: i64| {
+        layout.outer().all(|(map, offset)| {
+            matches!((map, offset), (Map::Swizzle(swizzle), Tree::Leaf(0)) if swizzle.permutes_below(end))
+        })
+    };
+    match plain {
+        Some(end) if permutes(end) => Ok(end),
+        _ => layout.cosize().map_err(|e| e.to_string()),
+    }
+}
+
 /// Bytes that a layout spans, and the alignment at which its swizzle starts afresh.
 fn extent(layout: &Composed, bits: u32) -> Result<(u32, u32), String> {
-    let elements = layout.cosize().map_err(|e| e.to_string())?;
+    let elements = reach(layout)?;
     let bytes = elements.checked_mul(i64::from(bits)).map(|b| (b + 7) / 8);
     let bytes = bytes.and_then(|b| u32::try_from(b).ok()).filter(|&b| b <= 256 * 1024);
     let bytes =

@@ -16,6 +16,8 @@ use tilewright_layout::Composed;
 pub(crate) struct Tracer {
     pub(crate) builder: Builder,
     pub(crate) frame: Frame,
+    /// The place in the kernel that called this crate last.
+    pub(crate) last: Loc,
     pub(crate) errors: Vec<Diagnostic>,
     /// Layouts of tensors, so that a tensor is a pointer and an index and can be copied.
     pub(crate) layouts: Vec<Composed>,
@@ -40,6 +42,7 @@ pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Tracer {
     let tracer = Tracer {
         builder: Builder::new(Func::new(name)),
         frame: Frame::KERNEL,
+        last: Loc::NONE,
         errors: Vec::new(),
         layouts: Vec::new(),
         maps: Vec::new(),
@@ -71,14 +74,26 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Tracer) -> R) -> R {
 }
 
 impl Tracer {
-    /// A place of the source, in the current frame.
+    /// A place of the source, in the current frame. A closure does not know its caller's place, so what one of this crate makes
+    /// belongs to the call that came last.
     pub(crate) fn place(&mut self, at: &Location<'_>) -> Loc {
-        self.builder.func.locations.add(at.file(), at.line(), at.column(), self.frame)
+        let own = file!().strip_suffix("trace.rs").is_some_and(|folder| at.file().starts_with(folder));
+        if !own || self.last == Loc::NONE {
+            self.last = self.builder.func.locations.add(at.file(), at.line(), at.column(), self.frame);
+        }
+        self.last
     }
 
     pub(crate) fn ty(&self, value: Value) -> Type {
         self.builder.func.ty(value)
     }
+}
+
+/// Notes the caller's place for a function that makes its first op in a closure.
+#[track_caller]
+pub(crate) fn here() {
+    let at = Location::caller();
+    with(|t| t.place(at));
 }
 
 /// Appends an op. `given` are the result types that the table leaves open.

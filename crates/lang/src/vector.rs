@@ -66,6 +66,7 @@ impl<T: Element> Vector<T> {
     /// A vector of these elements.
     #[track_caller]
     pub fn new<R: Operand<T>>(elements: impl IntoIterator<Item = R>) -> Vector<T> {
+        trace::here();
         let ids: Vec<Value> = elements.into_iter().map(|e| e.val().id).collect();
         let len = u32::try_from(ids.len()).unwrap_or(u32::MAX);
         let ty = vector_type::<T>(len);
@@ -112,6 +113,7 @@ impl<T: Element> Vector<T> {
     /// All elements.
     #[track_caller]
     pub fn elements(self) -> Vec<Val<T>> {
+        trace::here();
         (0..self.len).map(|i| self.get(i)).collect()
     }
 

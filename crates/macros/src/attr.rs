@@ -1,5 +1,6 @@
 //! The options of `#[kernel(..)]` and `#[device(..)]`, and the attributes that stand inside a function.
 
+use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use syn::ext::IdentExt;
@@ -30,9 +31,27 @@ impl Root {
     /// The path, every token located at `at`: the location of a call is that of its first token.
     pub(crate) fn at(&self, at: Span) -> TokenStream {
         match &self.0 {
-            None => quote_spanned!(at=> ::tilewright_lang),
+            None => language(at),
             Some(path) => relocate(path.to_token_stream(), at),
         }
+    }
+}
+
+/// The language crate as the user's manifest names it: a dependency of its own, or a part of the front crate.
+fn language(at: Span) -> TokenStream {
+    let name = |name: String| Ident::new(&name, at);
+    match (crate_name("tilewright-lang"), crate_name("tilewright")) {
+        (Ok(FoundCrate::Name(lang)), _) => {
+            let lang = name(lang);
+            quote_spanned!(at=> ::#lang)
+        }
+        (Err(_), Ok(FoundCrate::Itself)) => quote_spanned!(at=> ::tilewright::lang),
+        (Err(_), Ok(FoundCrate::Name(front))) => {
+            let front = name(front);
+            quote_spanned!(at=> ::#front::lang)
+        }
+        // The language crate itself, which knows itself under its own name; or nothing found, which rustc will say.
+        _ => quote_spanned!(at=> ::tilewright_lang),
     }
 }
 

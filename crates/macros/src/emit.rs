@@ -79,7 +79,9 @@ impl<'a> Emit<'a> {
         let open = self.call(&quote!(looping), &witness);
         let enter = self.enter(&state, places);
         let next = self.method(&state, "next", &TokenStream::new());
-        let test = self.method(&state, "test", &condition.to_token_stream());
+        let holds = self.local("__c");
+        let hold = self.carry(&state, "hold", Some(token::Mut::default()), places);
+        let test = self.method(&state, "test", &holds.to_token_stream());
         // The body is a region of its own: it receives the variables anew.
         let pass = self.carry(&state, "pass", Some(token::Mut::default()), places);
         let leave = self.leave(&state, places);
@@ -88,6 +90,8 @@ impl<'a> Emit<'a> {
             let mut #state = #open;
             #enter
             while #next {
+                let #holds = #condition;
+                #hold
                 if !#test { break; }
                 #pass
                 #body

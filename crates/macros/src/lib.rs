@@ -74,7 +74,7 @@ use proc_macro::TokenStream;
 /// | `cluster = (x, y, z)` | blocks of a cluster |
 /// | `max_registers = n` | registers of a thread |
 /// | `name = "name"` | name of the entry point, instead of the function's |
-/// | `crate = path` | where the language crate is, instead of `::tilewright_lang` |
+/// | `crate = path` | where the language crate is, if the manifest does not name it |
 #[proc_macro_attribute]
 pub fn kernel(attr: TokenStream, item: TokenStream) -> TokenStream {
     expand::kernel(attr.into(), &item.into()).into()

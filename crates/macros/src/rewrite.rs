@@ -246,9 +246,14 @@ impl Rewriter<'_> {
                     self.note_assigned(&node.expr);
                 }
             }
+            Expr::Call(node) => {
+                visit_mut::visit_expr_call_mut(self, node);
+                self.note_passed(&node.args);
+            }
             Expr::MethodCall(node) => {
                 visit_mut::visit_expr_method_call_mut(self, node);
                 self.note(Target::of_call(node));
+                self.note_passed(&node.args);
             }
             Expr::Let(node) => {
                 self.visit_expr_mut(&mut node.expr);
@@ -377,6 +382,14 @@ impl Rewriter<'_> {
         let Some(target) = target else { return };
         if let Err(why) = self.scopes.assign(&target, self.mode == Mode::Host) {
             self.refuse(target.ident.span(), why);
+        }
+    }
+
+    /// A `&mut` reference among arguments lends what it points at.
+    fn note_passed<'a>(&mut self, arguments: impl IntoIterator<Item = &'a Expr>) {
+        for argument in arguments {
+            let lent = Target::of(argument).and_then(|target| self.scopes.lent(target));
+            self.note(lent);
         }
     }
 

@@ -184,6 +184,13 @@ impl Scopes {
         self.captures.pop();
     }
 
+    /// What passing this place on lends: what it points at, if it is a variable that is known to be a `&mut` reference.
+    pub(crate) fn lent(&self, target: Target) -> Option<Target> {
+        let binding = self.bindings.iter().rfind(|binding| binding.name == target.ident)?;
+        let whole = target.derefs == 0 && !target.projected;
+        (whole && binding.reference).then_some(Target { derefs: 1, certain: false, ..target })
+    }
+
     /// Notes an assignment. `host` code may assign what it captures: it runs as written.
     pub(crate) fn assign(&mut self, target: &Target, host: bool) -> Result<(), Refusal> {
         let Some(at) = self.bindings.iter().rposition(|binding| binding.name == target.ident) else {

@@ -47,11 +47,14 @@ pub fn block_sum(x: Global<f32>, out: Global<f32>, n: Val<u32>, warps: u32) {
 pub fn cluster_sum(x: Global<f32>, out: Global<f32>, n: Val<u32>, warps: u32, blocks: u32) {
     let scratch = Shared::<f32>::new("32:1");
     let sums = Shared::<f32>::new("16:1");
+    // A block's shared memory exists once it runs: all say that they are here, and look back before the first reaches over.
+    cluster_arrive_relaxed();
     let block = 32 * warps;
     let first = block_id(0) * block + thread_id(0);
     let mine = thread_sum(x.aligned(16), n, first, grid_size(0) * block);
     let total = sum_over_block(mine, scratch, warps);
 
+    cluster_wait();
     if thread_id(0) == 0 {
         sums.at([cluster_rank()]).in_block(0u32).store(total);
     }
