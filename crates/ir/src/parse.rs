@@ -1,4 +1,5 @@
-//! The text form, read. The grammar is what [`print`](crate::print) writes; `;` starts a comment that ends with the line.
+//! The text form, read. The grammar is what [`print`](crate::print) writes; `;` starts a comment that ends with the line. Line
+//! ends count as blanks, except that the operands of an op start on its line.
 
 use std::collections::HashMap;
 
@@ -60,6 +61,12 @@ impl<'a> Parser<'a> {
 
     fn expect(&mut self, token: &str) -> Result<(), IrError> {
         if self.eat(token) { Ok(()) } else { Err(self.error(&format!("`{token}`"))) }
+    }
+
+    /// Is there anything but a comment before the end of the line?
+    fn on_this_line(&self) -> bool {
+        let line = self.rest().lines().next().unwrap_or("").trim_start();
+        !line.is_empty() && !line.starts_with(';')
     }
 
     fn peek(&mut self, token: &str) -> bool {
@@ -295,11 +302,13 @@ impl<'p, 'a> FuncParser<'p, 'a> {
             return Err(self.p.error(&format!("an op; near are {}", close.collect::<Vec<_>>().join(", "))));
         };
         let mut operands = Vec::new();
-        while self.p.peek("%") {
+        // An op without operands ends with its line: what follows on the next may be the results of another.
+        while self.p.on_this_line() && self.p.peek("%") {
             operands.push(self.operand()?);
             if !self.p.eat(",") {
                 break;
             }
+            self.p.space();
         }
         let (attrs, constant) = self.attrs()?;
         let types = if self.p.eat(":") { self.types()? } else { Vec::new() };

@@ -296,7 +296,7 @@ impl Verifier<'_> {
                 }
             }
             Opcode::TmaLoad | Opcode::TmaStore | Opcode::TmaReduce | Opcode::TmaPrefetch => {
-                self.tensor_access(data, types)
+                self.tensor_access(data, types);
             }
             Opcode::BulkLoad => {
                 let extra =

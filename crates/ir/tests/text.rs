@@ -33,6 +33,7 @@ const EVERYTHING: &str = r#"func @everything threads(128,1,1) min_blocks(2) clus
     %20 = add %19, %9 : u32
     yield %20
   }
+  wgmma_fence
   %21 = accumulator : acc<64xf32>
   %22 = acc_read %21 : 64xf32
   %23 = extract %22 index(5) : f32

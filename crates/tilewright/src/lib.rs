@@ -2,8 +2,27 @@
 //!
 //! This crate is the front door: it gathers the layers of the workspace under one name. Today these are
 //!
-//! * [`layout`]: CuTe's layout algebra, the foundation of tiles, swizzles and tensor-core fragments;
+//! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
+//! * [`ir`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
+//! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
 //! * [`cuda`]: the NVIDIA driver, found at run time.
+//!
+//! ```
+//! use tilewright::{compiler::Compiler, hardware::Arch, lang::prelude::*};
+//!
+//! /// x = a * x
+//! #[kernel(threads = 256)]
+//! fn scale(a: Val<f32>, x: Global<f32>, n: Val<u32>) {
+//!     let i = block_id(0) * 256 + thread_id(0);
+//!     if i < n {
+//!         x.at(i).store(a * x.at(i).load());
+//!     }
+//! }
+//!
+//! let build = Compiler::new(Arch::SM_80).compile(scale::stage()?.func())?;
+//! assert!(build.code.text.contains("mul.rn.f32"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! ```
 //! use tilewright::layout::{Layout, Tiler};
@@ -15,8 +34,19 @@
 //!
 //! The program `tilewright` of this package has the command line; `ARCHITECTURE.md` in the repository has the map.
 
+#[allow(unused_extern_crates, reason = "kernels written inside this crate expand to this name")]
+extern crate self as tilewright;
+
+pub use tilewright_codegen as codegen;
+pub use tilewright_compiler as compiler;
 pub use tilewright_cuda as cuda;
+pub use tilewright_hardware as hardware;
+pub use tilewright_ir as ir;
+pub use tilewright_kernels as kernels;
+pub use tilewright_lang as lang;
 pub use tilewright_layout as layout;
+pub use tilewright_passes as passes;
+pub use tilewright_ptx as ptx;
 
 // The examples in the README and in the chapters are tests.
 #[cfg(doctest)]
@@ -25,4 +55,6 @@ mod chapters {
     mod readme {}
     #[doc = include_str!("../../../docs/layouts.md")]
     mod layouts {}
+    #[doc = include_str!("../../../docs/kernels.md")]
+    mod kernels {}
 }

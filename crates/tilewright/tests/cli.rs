@@ -210,6 +210,71 @@ fn the_main_job_verifies_its_results() {
 }
 
 #[test]
+fn kernels_are_listed_compiled_and_explained() {
+    let listed = json(&tilewright(&["compile", "--list", "--json"]));
+    let listed: Vec<&str> = listed.as_array().unwrap().iter().map(|k| k["name"].as_str().unwrap()).collect();
+    assert!(listed.contains(&"vector_add") && listed.contains(&"gemm_hopper"), "{listed:?}");
+    for name in listed {
+        let ptx = tilewright(&["compile", name]);
+        assert!(ptx.status.success(), "{name}: {}", String::from_utf8_lossy(&ptx.stderr));
+        assert!(tilewright::ptx::parse(stdout(&ptx)).is_ok(), "{name}");
+        let ir = tilewright(&["compile", name, "--emit", "ir"]);
+        assert!(tilewright::ir::parse(stdout(&ir)).is_ok(), "{name}");
+        let explained = json(&tilewright(&["explain", name, "--json", "--diff"]));
+        assert!(explained["ptx"]["instructions"].as_u64().unwrap() > 5, "{name}");
+        assert!(!explained["diffs"].as_array().unwrap().is_empty(), "{name}");
+        let table = tilewright(&["explain", name]);
+        assert!(stdout(&table).contains("shared memory"), "{name}");
+    }
+}
+
+#[test]
+fn a_kernel_goes_to_a_file_with_line_information() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("k.ptx");
+    let path = file.to_str().unwrap();
+    assert!(
+        tilewright(&["compile", "transpose", "--arch", "sm_80", "--line-info", "-o", path]).status.success()
+    );
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains(".loc 1 ") && text.contains("swizzle.rs"), "{text}");
+    let missing = folder.path().join("no/such/folder/k.ptx");
+    let output = tilewright(&["compile", "transpose", "-o", missing.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn what_cannot_be_compiled_is_said_in_one_line() {
+    assert!(refused(&["compile", "no_such_kernel"]).contains("there are vector_add"));
+    assert!(refused(&["compile", "gemm_hopper", "--arch", "sm_80"]).contains("needs sm_90a"));
+    assert!(refused(&["compile", "vector_add", "--arch", "sm_5"]).contains("not an architecture"));
+    assert!(refused(&["explain", "vector_add", "--diff=frobnicate"]).contains("known are inline"));
+    refused(&["compile"]);
+}
+
+/// The kernels that the tutorial shows are those of the registry, word for word.
+#[test]
+fn the_tutorial_shows_the_kernels_as_they_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tutorial = std::fs::read_to_string(root.join("docs/kernels.md")).unwrap();
+    for (file, function) in [
+        ("elementwise", "vector_add"),
+        ("swizzle", "transpose"),
+        ("reduction", "sum_over_block"),
+        ("hopper", "gemm_hopper"),
+    ] {
+        let path = root.join(format!("crates/kernels/src/examples/{file}.rs"));
+        let source = std::fs::read_to_string(path).unwrap();
+        let start = source.find(&format!("fn {function}")).unwrap();
+        let end = start + source[start..].find("\n}\n").unwrap() + 3;
+        assert!(
+            tutorial.contains(&source[start..end]),
+            "docs/kernels.md does not show {function} as in {file}.rs"
+        );
+    }
+}
+
+#[test]
 fn a_closed_pipe_is_not_an_error() {
     let mut child =
         command(&["layout", "--functions"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -42,11 +42,8 @@ pub fn gemm_hopper(
         let mut before = slot;
         for step in 0..steps {
             pipe.wait(slot);
-            sums.multiply(
-                ring_a.at(slot.index).row_block(group, tile.m / 2),
-                ring_b.at(slot.index),
-                step > 0,
-            );
+            let my_rows = ring_a.at(slot.index).row_block(group, tile.m / 2);
+            sums.multiply(my_rows, ring_b.at(slot.index), step > 0);
             // One product stays in flight, so the slot of the one before can go.
             sums.wait(1);
             if step > 0 && first {

@@ -8,8 +8,11 @@ use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
+use tilewright::compiler::Compiler;
+use tilewright::kernels::{Entry, KERNELS};
 use tilewright::layout::analysis;
 use tilewright::layout::{Composed, Layout, LayoutError, Swizzle, TiledCopy, Tiler, TvLayout};
+use tilewright::ptx;
 
 use super::machine::Machine;
 use super::{Failure, table};
@@ -27,7 +30,7 @@ pub(super) struct Options {
 struct Step {
     what: &'static str,
     result: String,
-    /// How many values were compared with plain evaluation.
+    /// How many values were compared with plain evaluation, or lines of PTX read back.
     compared: u64,
     ok: bool,
 }
@@ -75,9 +78,9 @@ fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -
     }
     writeln!(
         out,
-        "\nThe layouts of a Hopper GEMM tile, computed by the algebra and compared with plain evaluation:\n"
+        "\nThe layouts of a Hopper GEMM tile, compared with plain evaluation; kernels compiled to PTX, read back and checked:\n"
     )?;
-    let mut rows = table(&["what", "result", "values compared", "check"]);
+    let mut rows = table(&["what", "result", "compared", "check"]);
     for step in steps {
         let check = if step.ok { "ok" } else { "FAILED" };
         rows.add_row([step.what, &step.result, &step.compared.to_string(), check]);
@@ -87,15 +90,40 @@ fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -
     let failed = steps.iter().filter(|step| !step.ok).count();
     writeln!(
         out,
-        "\n{} steps, {compared} values compared, {failed} failed, {:.1} ms",
+        "\n{} steps, {compared} values and lines compared, {failed} failed, {:.1} ms",
         steps.len(),
         seconds * 1e3
     )?;
-    Ok(writeln!(out, "Try `tilewright doctor` and `tilewright layout --help`.")?)
+    Ok(writeln!(
+        out,
+        "Try `tilewright explain gemm_hopper`, `tilewright doctor` and `tilewright layout --help`."
+    )?)
 }
 
 fn steps() -> Result<Vec<Step>, LayoutError> {
-    Ok(vec![tiles()?, fragment()?, copy()?, swizzle()?, refusals(), compositions()?])
+    let mut steps = vec![tiles()?, fragment()?, copy()?, swizzle()?, refusals(), compositions()?];
+    steps.extend(KERNELS.iter().map(kernel));
+    Ok(steps)
+}
+
+/// A kernel from Rust to PTX for each chip it claims: the text reads back as the tree it was printed from, and every instruction is
+/// legal for version and target.
+fn kernel(entry: &'static Entry) -> Step {
+    let start = Instant::now();
+    let (mut ok, mut compared, mut targets) = (true, 0, Vec::new());
+    let kernel = (entry.stage)();
+    for arch in entry.architectures() {
+        let build = kernel.as_ref().ok().and_then(|kernel| Compiler::new(arch).compile(kernel.func()).ok());
+        ok &= build.is_some_and(|build| {
+            compared += build.code.text.lines().count() as u64;
+            ptx::parse(&build.code.text)
+                .is_ok_and(|read| read == build.code.module && ptx::check(&read).is_empty())
+        });
+        targets.push(arch.to_string());
+    }
+    let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+    let result = format!("PTX for {} in {milliseconds:.1} ms", targets.join(", "));
+    Step { what: entry.name, result, compared, ok: ok && compared > 0 }
 }
 
 /// A row-major matrix cut into tiles: every tile starts where it should and nothing is lost.

@@ -1,7 +1,9 @@
 //! Arguments, dispatch and errors; one module a command.
 
+mod compile;
 mod demo;
 mod doctor;
+mod explain;
 mod layout;
 mod machine;
 
@@ -28,6 +30,10 @@ enum Command {
     Demo(demo::Options),
     /// Say what this machine has: driver, GPUs, assembler, cache; and what to do about what is missing
     Doctor(doctor::Options),
+    /// Compile a kernel of the registry to IR or PTX
+    Compile(compile::Options),
+    /// Show what becomes of a kernel: stages, what each pass did, registers, occupancy
+    Explain(explain::Options),
     /// Evaluate expressions of the layout algebra, or draw layouts
     Layout(layout::Options),
 }
@@ -94,6 +100,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(options) => demo::run(&options, &mut out),
         Command::Doctor(options) => doctor::run(&options, &mut out),
+        Command::Compile(options) => compile::run(&options, &mut out),
+        Command::Explain(options) => explain::run(&options, &mut out),
         Command::Layout(options) => layout::run(&options, &mut out),
     }?;
     Ok(out.flush()?)

@@ -1,0 +1,318 @@
+//! `tilewright explain`: what becomes of a kernel, stage by stage.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use clap::Args;
+use serde::Serialize;
+use similar::TextDiff;
+use tilewright::compiler::{Build, Compiler};
+use tilewright::cuda::CacheFolder;
+use tilewright::hardware::{Arch, occupancy};
+use tilewright::passes::RemarkKind;
+use tilewright_ptxas::{Assembler, AssemblerError};
+
+use super::compile::{build, choose};
+use super::{Failure, table};
+
+/// Options of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    tilewright explain gemm_hopper\n  \
+    tilewright explain transpose --arch sm_80 --diff\n  \
+    tilewright explain gemm_ampere --diff=licm --json")]
+pub(super) struct Options {
+    /// The kernel, by its name in the registry
+    kernel: String,
+
+    /// The chip, such as sm_80 or sm_90a [default: the plainest that runs the kernel]
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
+
+    /// Show what each pass changed, or what the named one did
+    #[arg(long, value_name = "PASS", num_args = 0..=1, default_missing_value = "", require_equals = true)]
+    diff: Option<String>,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Explanation {
+    kernel: String,
+    arch: String,
+    parameters: Vec<Parameter>,
+    threads: Option<u32>,
+    staged_ops: usize,
+    optimised_ops: usize,
+    passes: Vec<Step>,
+    remarks: Vec<Note>,
+    ptx: Ptx,
+    assembled: Option<Assembled>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    diffs: Vec<Diff>,
+}
+
+#[derive(Serialize)]
+struct Parameter {
+    name: String,
+    #[serde(rename = "type")]
+    ty: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensor_map: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    pass: String,
+    changed: bool,
+    ops: usize,
+    microseconds: f64,
+}
+
+#[derive(Serialize)]
+struct Note {
+    pass: String,
+    done: bool,
+    location: Option<String>,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct Ptx {
+    version: String,
+    target: String,
+    instructions: usize,
+    shared_bytes: u32,
+    dynamic_shared_bytes: u32,
+}
+
+#[derive(Serialize)]
+struct Assembled {
+    registers: u32,
+    spill_bytes: u32,
+    stack_bytes: u32,
+    remarks: Vec<String>,
+    blocks_per_multiprocessor: u32,
+    warps_per_multiprocessor: u32,
+    limited_by: String,
+}
+
+#[derive(Serialize)]
+struct Diff {
+    pass: String,
+    number: usize,
+    text: String,
+}
+
+pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
+    let (entry, arch) = choose(&options.kernel, options.arch)?;
+    if let Some(pass) = options.diff.as_deref().filter(|pass| !pass.is_empty()) {
+        tilewright::passes::Pass::named(pass).map_err(Failure::input)?;
+    }
+    let (kernel, build) = build(entry, Compiler::new(arch).dumps(true))?;
+    let parameters = kernel.parameters().map(|(name, ty, _)| Parameter {
+        name: name.to_owned(),
+        ty: ty.to_string(),
+        tensor_map: kernel
+            .tensor_map(name)
+            .map(|map| format!("box {:?} of {}, {}", map.box_dims(), map.element(), map.swizzle())),
+    });
+    let (version, target) = (directive(&build.code.text, ".version"), directive(&build.code.text, ".target"));
+    let explanation = Explanation {
+        kernel: entry.name.to_owned(),
+        arch: arch.to_string(),
+        parameters: parameters.collect(),
+        threads: build.code.launch.total_threads(),
+        staged_ops: count_ops(&kernel.ir()),
+        optimised_ops: count_ops(&build.func.to_string()),
+        passes: steps(&build),
+        remarks: remarks(&build),
+        ptx: Ptx {
+            version,
+            target,
+            instructions: build.code.text.lines().filter(|line| is_instruction(line)).count(),
+            shared_bytes: build.code.shared.fixed,
+            dynamic_shared_bytes: build.code.shared.dynamic,
+        },
+        assembled: assemble(&build, arch)?,
+        diffs: options.diff.as_deref().map(|pass| diffs(&build, pass)).unwrap_or_default(),
+    };
+    if options.json {
+        serde_json::to_writer_pretty(&mut *out, &explanation)?;
+        writeln!(out)?;
+        return Ok(());
+    }
+    write(&explanation, out)
+}
+
+fn steps(build: &Build) -> Vec<Step> {
+    let timings = &build.report.timings;
+    let dumps = build.report.dumps.iter().skip(1);
+    let step = |(dump, timing): (&tilewright::passes::Dump, &tilewright::passes::Timing)| Step {
+        pass: dump.pass.to_owned(),
+        changed: dump.changed,
+        ops: count_ops(&dump.text),
+        microseconds: timing.time.as_secs_f64() * 1e6,
+    };
+    dumps.zip(timings).map(step).collect()
+}
+
+/// Ops in the text of a function: lines that are neither braces nor arguments nor heads.
+fn count_ops(text: &str) -> usize {
+    let is_op = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && !line.starts_with(['}', '(']) && !line.starts_with("func ")
+    };
+    text.lines().filter(is_op).count()
+}
+
+fn remarks(build: &Build) -> Vec<Note> {
+    let mut seen = BTreeMap::new();
+    for remark in &build.report.remarks {
+        let note = Note {
+            pass: remark.pass.to_owned(),
+            done: remark.kind == RemarkKind::Applied,
+            location: remark.location.clone(),
+            message: remark.message.clone(),
+        };
+        // Passes run several times and repeat themselves.
+        seen.entry((remark.pass, remark.location.clone(), remark.message.clone())).or_insert(note);
+    }
+    seen.into_values().collect()
+}
+
+fn is_instruction(line: &str) -> bool {
+    let line = line.trim();
+    line.ends_with(';') && !line.starts_with('.') && line != "};"
+}
+
+fn directive(text: &str, name: &str) -> String {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(name));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// Asks the assembler, if this machine has one. That it refuses our PTX is our fault: the report says where, and a reproducer is
+/// left behind.
+fn assemble(build: &Build, arch: Arch) -> Result<Option<Assembled>, Failure> {
+    let Ok(assembler) = Assembler::find() else { return Ok(None) };
+    let report = match assembler.assemble(&build.code.text, &arch.to_string()) {
+        Ok(report) => report,
+        Err(AssemblerError::Refused { message, .. }) => return Err(refused(build, &message)),
+        Err(error) => return Err(Failure::Machine(error.to_string())),
+    };
+    let Some(entry) = report.entries.first() else { return Ok(None) };
+    let threads = build.code.launch.total_threads().unwrap_or(0);
+    let shared = build.code.shared.fixed + build.code.shared.dynamic;
+    let occupied = occupancy(arch, threads, entry.registers, shared);
+    Ok(Some(Assembled {
+        registers: entry.registers,
+        spill_bytes: entry.spill_store_bytes + entry.spill_load_bytes,
+        stack_bytes: entry.stack_bytes,
+        remarks: report.remarks.clone(),
+        blocks_per_multiprocessor: occupied.blocks_per_sm,
+        warps_per_multiprocessor: occupied.warps,
+        limited_by: format!("{:?}", occupied.limited_by).to_lowercase(),
+    }))
+}
+
+/// The assembler's complaint in terms of the Rust source, and where the reproducer is.
+fn refused(build: &Build, log: &str) -> Failure {
+    let mut message: String =
+        build.blame(log).iter().map(|diagnostic| format!("{diagnostic}\n")).collect::<Vec<_>>().concat();
+    if message.is_empty() {
+        message = format!("the assembler refused generated code: {log}\n");
+    }
+    let folder = CacheFolder::locate().map(|folder| folder.path().to_path_buf());
+    let path = folder.unwrap_or_else(std::env::temp_dir).join(format!("{}.reproducer.tw", build.func.name));
+    let written = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    match written.and_then(|()| std::fs::write(&path, build.reproducer(log))) {
+        Ok(()) => Failure::Machine(format!("{message}reproducer: {}", path.display())),
+        Err(error) => Failure::Machine(format!("{message}the reproducer could not be written: {error}")),
+    }
+}
+
+fn diffs(build: &Build, pass: &str) -> Vec<Diff> {
+    let dumps = &build.report.dumps;
+    let changed =
+        dumps.windows(2).filter(|pair| pair[1].changed && (pass.is_empty() || pair[1].pass == pass));
+    let diff = |pair: &[tilewright::passes::Dump]| Diff {
+        pass: pair[1].pass.to_owned(),
+        number: pair[1].number,
+        text: TextDiff::from_lines(&pair[0].text, &pair[1].text).unified_diff().context_radius(2).to_string(),
+    };
+    changed.map(diff).collect()
+}
+
+fn write(e: &Explanation, out: &mut dyn Write) -> Result<(), Failure> {
+    let threads = e.threads.map_or("any number of".to_owned(), |n| n.to_string());
+    writeln!(out, "{} for {}, {threads} threads a block\n", e.kernel, e.arch)?;
+    let mut parameters = table(&["parameter", "type", "tensor map"]);
+    for p in &e.parameters {
+        parameters.add_row([p.name.as_str(), &p.ty, p.tensor_map.as_deref().unwrap_or("")]);
+    }
+    writeln!(out, "{parameters}\n")?;
+
+    let mut stages = table(&["stage", "changed", "ops", "time"]);
+    stages.add_row(["staged", "", &e.staged_ops.to_string(), ""]);
+    for step in &e.passes {
+        let changed = if step.changed { "yes" } else { "" };
+        stages.add_row([
+            step.pass.as_str(),
+            changed,
+            &step.ops.to_string(),
+            &format!("{:.0} us", step.microseconds),
+        ]);
+    }
+    let instructions = format!("{} instructions", e.ptx.instructions);
+    stages.add_row(["ptx", "", &instructions, ""]);
+    writeln!(out, "{stages}\n")?;
+
+    if !e.remarks.is_empty() {
+        let mut remarks = table(&["pass", "", "where", "remark"]);
+        for r in &e.remarks {
+            let done = if r.done { "done" } else { "missed" };
+            remarks.add_row([r.pass.as_str(), done, r.location.as_deref().unwrap_or(""), &r.message]);
+        }
+        writeln!(out, "{remarks}\n")?;
+    }
+
+    let mut result = table(&["result", ""]);
+    result.add_row(["PTX".to_owned(), format!("version {}, target {}", e.ptx.version, e.ptx.target)]);
+    let shared = match (e.ptx.shared_bytes, e.ptx.dynamic_shared_bytes) {
+        (0, 0) => "none".to_owned(),
+        (fixed, 0) => format!("{fixed} bytes"),
+        (fixed, dynamic) => format!("{} bytes, {dynamic} of them asked for at launch", fixed + dynamic),
+    };
+    result.add_row(["shared memory".to_owned(), shared]);
+    match &e.assembled {
+        None => {
+            let how = format!(
+                "no assembler; `pip install nvidia-cuda-nvcc` and set {}",
+                tilewright_ptxas::VARIABLE
+            );
+            result.add_row(["registers".to_owned(), how]);
+        }
+        Some(a) => {
+            result.add_row(["registers".to_owned(), a.registers.to_string()]);
+            result.add_row([
+                "spills, stack".to_owned(),
+                format!("{} bytes, {} bytes", a.spill_bytes, a.stack_bytes),
+            ]);
+            let occupied = format!(
+                "{} blocks, {} warps a multiprocessor, limited by {}",
+                a.blocks_per_multiprocessor, a.warps_per_multiprocessor, a.limited_by
+            );
+            result.add_row(["occupancy".to_owned(), occupied]);
+            for remark in &a.remarks {
+                result.add_row(["assembler".to_owned(), remark.clone()]);
+            }
+        }
+    }
+    writeln!(out, "{result}")?;
+    for diff in &e.diffs {
+        writeln!(out, "\n{} {}\n{}", diff.number, diff.pass, diff.text)?;
+    }
+    Ok(())
+}
