@@ -171,7 +171,7 @@ impl Launch {
     /// All threads of a block, if fixed.
     #[must_use]
     pub fn total_threads(&self) -> Option<u32> {
-        self.threads.map(|t| t.iter().product())
+        self.threads.map(|t| t.iter().fold(1, |n: u32, &extent| n.saturating_mul(extent)))
     }
 }
 

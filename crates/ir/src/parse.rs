@@ -298,7 +298,8 @@ impl<'p, 'a> FuncParser<'p, 'a> {
         let mnemonic = self.p.word("an op")?;
         let Some(code) = Opcode::from_mnemonic(mnemonic) else {
             self.p.at = start;
-            let close = TABLE.iter().map(|row| row.mnemonic).filter(|m| m.starts_with(&mnemonic[..1]));
+            let close =
+                TABLE.iter().map(|row| row.mnemonic).filter(|m| m.chars().next() == mnemonic.chars().next());
             return Err(self.p.error(&format!("an op; near are {}", close.collect::<Vec<_>>().join(", "))));
         };
         let mut operands = Vec::new();

@@ -430,7 +430,7 @@ impl Verifier<'_> {
             Opcode::Extract => (result, 1),
             _ => (result, result.map_or(0, Type::lanes)),
         };
-        if index + lanes > vector.lanes() || part.and_then(Type::element) != vector.element() {
+        if index.saturating_add(lanes) > vector.lanes() || part.and_then(Type::element) != vector.element() {
             self.report(format!("`{name}` of {} at index {index} of {vector}", show(part)));
         }
         if data.code == Opcode::Extract && !matches!(result, Some(Type::Scalar(_))) {
@@ -559,7 +559,8 @@ impl Verifier<'_> {
                         "role {name:?} asks for {count} registers, expected a multiple of 8 from 24 to 256"
                     ));
                 }
-                budget += count * 32 * u32::from(warps.end - warps.start.min(warps.end));
+                let lanes = 32 * u32::from(warps.end - warps.start.min(warps.end));
+                budget = count.saturating_mul(lanes).saturating_add(budget);
             }
         }
         if budget > 65536 {
