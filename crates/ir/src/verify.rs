@@ -64,6 +64,7 @@ impl Verifier<'_> {
         }
         self.roles();
         self.region(func.body());
+        self.loc = Loc::NONE;
         let returns = func.terminator(func.body()).map(|op| func.op(op));
         let found: Vec<Type> =
             returns.map(|op| op.operands.iter().map(|&v| func.ty(v)).collect()).unwrap_or_default();
@@ -378,13 +379,14 @@ impl Verifier<'_> {
             Some(op) if op.code == code => {
                 let found = self.types_of(&op.operands);
                 if found != expected {
-                    self.loc = op.loc;
+                    let owner = std::mem::replace(&mut self.loc, op.loc);
                     self.report(format!(
                         "`{}` at the end of region `{which}` hands over {}, expected {}",
                         code.info().mnemonic,
                         list(&found),
                         list(expected)
                     ));
+                    self.loc = owner;
                 }
             }
             _ => self.report(format!("region `{which}` does not end in `{}`", code.info().mnemonic)),
