@@ -21,7 +21,6 @@ fn main() {
             Trial::test(format!("snippets_for_{arch}"), move || assembles(arch)).with_ignored_flag(ignored)
         })
         .collect();
-    trials.push(Trial::test("whole_kernels_are_clean", whole_kernels_are_clean).with_ignored_flag(ignored));
     trials.push(Trial::test("no_op_is_missing", no_op_is_missing));
     trials.push(Trial::test("what_is_too_new_is_refused", what_is_too_new_is_refused));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
@@ -85,23 +84,6 @@ fn assembles(arch: Arch) -> Result<(), Failed> {
     }
     let shown: Vec<String> = failures.iter().take(40).cloned().collect();
     Err(format!("{} failures on {arch}\n{}", failures.len(), shown.join("\n")).into())
-}
-
-/// The kernels of the golden tests: no spills, and no remark that multiplications were serialised.
-fn whole_kernels_are_clean() -> Result<(), Failed> {
-    let assembler = Assembler::find()?;
-    for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden"))? {
-        let path = entry?.path();
-        if path.extension().is_none_or(|extension| extension != "ptx") {
-            continue;
-        }
-        let report = assembler.assemble(&std::fs::read_to_string(&path)?, "sm_90a")?;
-        let spills = report.entries.iter().any(|entry| entry.spill_store_bytes + entry.spill_load_bytes > 0);
-        if spills || !report.remarks.is_empty() {
-            return Err(format!("{}: spills: {spills}, remarks: {:?}", path.display(), report.remarks).into());
-        }
-    }
-    Ok(())
 }
 
 /// Version, target and address size; and the rest.

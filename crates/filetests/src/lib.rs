@@ -5,12 +5,15 @@
 //!   about no op in particular stand on the line of a `func`.
 //! * `test pass NAME[,NAME]`: the passes (or the whole pipeline, `standard`) turn the IR into what follows the line `; expect`, as
 //!   comments; remarks are listed there as `; remark: pass: message`.
+//! * `test ptx ARCH`: the code generator turns the first function into the PTX that follows the line `; expect`, as comments.
 //!
 //! An unknown directive is a failure, never a test that passes. `BLESS=1 cargo test -p tilewright-filetests` writes what was
 //! found into the files, for review in the diff.
 //!
 //! Limits: one op a line, and an empty `yield` is not written, so that messages find their line.
 
+use tilewright_codegen::{CodegenError, compile};
+use tilewright_hardware::{Arch, HardwareError};
 use tilewright_ir::{Func, IrError, Module, Opcode, PrintOptions, parse, verify};
 use tilewright_passes::{Options, Pass, PassError, Pipeline, RemarkKind};
 
@@ -20,7 +23,7 @@ use tilewright_passes::{Options, Pass, PassError, Pipeline, RemarkKind};
 pub enum FileError {
     /// The first line is no directive.
     #[error(
-        "the first line is {found:?}, expected `test roundtrip`, `test verify` or `test pass NAME[,NAME]`"
+        "the first line is {found:?}, expected `test roundtrip`, `test verify`, `test pass NAME[,NAME]` or `test ptx ARCH`"
     )]
     Directive {
         /// The line.
@@ -32,6 +35,12 @@ pub enum FileError {
     /// A pass does not exist or failed.
     #[error(transparent)]
     Pass(#[from] PassError),
+    /// The chip of a `test ptx` does not exist.
+    #[error(transparent)]
+    Arch(#[from] HardwareError),
+    /// The code generator contradicts itself.
+    #[error("the PTX does not read back as the tree that it was printed from")]
+    Ptx,
     /// The input of a pass is wrong already.
     #[error("the input breaks a rule: {message}")]
     Input {
@@ -60,6 +69,8 @@ pub enum Directive {
     Verify,
     /// Passes by name.
     Pass(Vec<String>),
+    /// The PTX for a chip.
+    Ptx(Arch),
 }
 
 impl std::str::FromStr for Directive {
@@ -71,6 +82,7 @@ impl std::str::FromStr for Directive {
             ["test", "roundtrip"] => Ok(Directive::Roundtrip),
             ["test", "verify"] => Ok(Directive::Verify),
             ["test", "pass", names] => Ok(Directive::Pass(names.split(',').map(str::to_owned).collect())),
+            ["test", "ptx", arch] => Ok(Directive::Ptx(arch.parse()?)),
             _ => Err(FileError::Directive { found: line.to_owned() }),
         }
     }
@@ -95,6 +107,7 @@ pub fn blessed(file: &str) -> Result<String, FileError> {
         Directive::Roundtrip => roundtrip(file),
         Directive::Verify => verified(file),
         Directive::Pass(names) => passed(file, &names),
+        Directive::Ptx(arch) => compiled(file, arch),
     }
 }
 
@@ -207,9 +220,42 @@ fn locate(module: &mut Module, lines: &[&str]) -> Result<Vec<usize>, FileError> 
     Ok(heads)
 }
 
+/// The PTX that a `test ptx` file expects, with the chip that it is for; `None` for other files and for expected errors.
+#[must_use]
+pub fn expected_ptx(file: &str) -> Option<(Arch, String)> {
+    let Ok(Directive::Ptx(arch)) = file.lines().next()?.parse() else { return None };
+    let lines = file.lines().skip_while(|line| line.trim_end() != EXPECT).skip(1);
+    let text: String = lines.map(|line| line.strip_prefix("; ").unwrap_or("").to_owned() + "\n").collect();
+    (!text.starts_with("error:")).then_some((arch, text))
+}
+
+/// What stands before the expectation.
+fn input(file: &str) -> String {
+    file.lines().take_while(|line| line.trim_end() != EXPECT).map(|line| format!("{line}\n")).collect()
+}
+
+fn compiled(file: &str, arch: Arch) -> Result<String, FileError> {
+    let input = input(file);
+    let module = parse(&body(&input))?;
+    check_input(&module)?;
+    let func = module
+        .funcs
+        .first()
+        .ok_or_else(|| FileError::Input { message: "there is no function".to_owned() })?;
+    let text = match compile(func, &tilewright_codegen::Options::new(arch)) {
+        Ok(code) if tilewright_ptx::parse(&code.text).is_ok_and(|read| read == code.module) => code.text,
+        Ok(_) => return Err(FileError::Ptx),
+        Err(error @ CodegenError::Illegal { .. }) => {
+            return Err(FileError::Input { message: error.to_string() });
+        }
+        Err(error) => format!("error: {error}"),
+    };
+    let expected = text.lines().map(|line| format!("; {line}").trim_end().to_owned() + "\n");
+    Ok(format!("{input}{EXPECT}\n{}", expected.collect::<String>()))
+}
+
 fn passed(file: &str, names: &[String]) -> Result<String, FileError> {
-    let input: String =
-        file.lines().take_while(|line| line.trim_end() != EXPECT).map(|line| format!("{line}\n")).collect();
+    let input = input(file);
     let mut module = parse(&body(&input))?;
     check_input(&module)?;
     let pipeline = match names {
