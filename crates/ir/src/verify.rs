@@ -13,6 +13,8 @@
 //! 10. Matrix products exist: the shape and types are in the hardware's table, and fragments have its sizes.
 //! 11. Calls name a function of the module and agree with its signature; functions end in `return` if they have results.
 //! 12. Constants fit their type.
+//! 13. An accumulator is a place: `accumulator` makes it, and it cannot be carried by loops, chosen by `if` or `select`, passed or returned.
+//! 14. Votes give `bool`, a ballot `u32`; barriers that reduce give `bool`, or `u32` if they count. Alignments are powers of two.
 //!
 //! Not checked here: whether a target has an instruction (the PTX legality table does that), and races, deadlocks and the like (the
 //! simulator does).
@@ -20,7 +22,7 @@
 use tilewright_hardware::mma::{self as atoms, Group, Operand};
 
 use crate::Element;
-use crate::attr::{Count, Flags, Index, Mma, Rank, Registers, Warps};
+use crate::attr::{Align, Combine, Count, Flags, Index, Mma, Rank, Registers, Vote, Warps};
 use crate::diagnostic::Diagnostic;
 use crate::func::{Func, Module, Op, OpData, Region, Value};
 use crate::loc::Loc;
@@ -227,6 +229,21 @@ impl Verifier<'_> {
             ));
             return;
         }
+        let moves = matches!(
+            data.code,
+            Opcode::For
+                | Opcode::While
+                | Opcode::Yield
+                | Opcode::Condition
+                | Opcode::Select
+                | Opcode::Call
+                | Opcode::Return
+        );
+        if moves && types.iter().any(|ty| matches!(ty, Type::Accumulator(..))) {
+            self.report(format!(
+                "`{name}` moves an accumulator, which is a place in registers; make it outside and use it inside"
+            ));
+        }
         match data.code {
             Opcode::For => self.for_loop(data, types),
             Opcode::While => self.while_loop(data, types),
@@ -323,6 +340,22 @@ impl Verifier<'_> {
                         "`{name}` of {count} matrices moves {} bits a lane, not {}",
                         32 * count,
                         show(ty)
+                    ));
+                }
+            }
+            Opcode::Vote | Opcode::BarrierReduce => {
+                let counts =
+                    data.get::<Vote>() == Some(Vote::Ballot) || data.get::<Combine>() == Some(Combine::Popc);
+                let expected = if counts { Type::U32 } else { Type::BOOL };
+                if result.is_some_and(|ty| ty != expected) {
+                    self.report(format!("result 0 of `{name}` is {}, expected {expected}", show(result)));
+                }
+            }
+            Opcode::Shared | Opcode::Local => {
+                let align = data.get::<Align>().map_or(1, |Align(n)| n);
+                if !align.is_power_of_two() {
+                    self.report(format!(
+                        "`{name}` asks for an alignment of {align} bytes, expected a power of two"
                     ));
                 }
             }
