@@ -31,10 +31,7 @@ impl Diagnostic {
     #[must_use]
     pub fn new(message: impl Into<String>, loc: Loc, locations: &Locations) -> Diagnostic {
         let at = locations.get(loc);
-        let source = at.and_then(|at| {
-            let text = std::fs::read_to_string(at.file).ok()?;
-            text.lines().nth(at.line.checked_sub(1)? as usize).map(str::to_owned)
-        });
+        let source = at.and_then(|at| source_line(at.file, at.line));
         let notes = locations.chain(loc).map(|(name, call)| match call {
             Some(call) => format!("in `{name}`, called at {call}"),
             None => format!("in `{name}`"),
@@ -53,6 +50,15 @@ impl Diagnostic {
         self.notes.push(note.into());
         self
     }
+}
+
+/// A line of a file. rustc names files relative to the workspace; tests run in the folder of their package, so the folders around are
+/// tried as well.
+fn source_line(file: &str, line: u32) -> Option<String> {
+    let here = std::env::current_dir().ok();
+    let folders = here.iter().flat_map(|folder| folder.ancestors());
+    let text = folders.map(|folder| folder.join(file)).find_map(|path| std::fs::read_to_string(path).ok())?;
+    text.lines().nth(line.checked_sub(1)? as usize).map(str::to_owned)
 }
 
 impl fmt::Display for Diagnostic {

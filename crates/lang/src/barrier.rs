@@ -2,10 +2,10 @@
 
 pub use tilewright_ir::FenceProxy;
 use tilewright_ir::{Align, Attr, Bytes, Combine, Flags, Opcode, Order, Scope, Type};
+use tilewright_macros::Carry;
 
 use crate::element::Element;
 use crate::memory::{ClusterPtr, Ptr, SharedPtr};
-use crate::stage::Carry;
 use crate::trace;
 use crate::value::{Operand, Val};
 
@@ -27,7 +27,7 @@ impl NamedBarrier {
     /// Barrier number `id` for `threads` threads, a multiple of 32.
     #[track_caller]
     pub fn new(id: impl Operand<u32>, threads: u32) -> NamedBarrier {
-        if threads == 0 || threads % 32 != 0 || threads > 1024 {
+        if threads == 0 || !threads.is_multiple_of(32) || threads > 1024 {
             trace::error(format!("a barrier of {threads} threads; expected a multiple of 32 up to 1024"));
         }
         NamedBarrier { id: id.val(), threads }
@@ -141,18 +141,9 @@ pub fn grid_launch_dependents() {
 ///
 /// Waits name the parity of a phase: 0 for the first, then alternating. [`Pipeline`](crate::Pipeline) keeps the books for rings of
 /// buffers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Carry)]
 pub struct Mbarrier {
     pub(crate) ptr: SharedPtr<u64>,
-}
-
-impl Carry for Mbarrier {
-    fn values(&self, out: &mut Vec<tilewright_ir::Value>) {
-        self.ptr.values(out);
-    }
-    fn replace(&mut self, from: &mut dyn Iterator<Item = tilewright_ir::Value>) {
-        self.ptr.replace(from);
-    }
 }
 
 /// A barrier object of another block of the cluster: one can arrive there, but not wait.

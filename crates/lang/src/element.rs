@@ -51,6 +51,7 @@ pub trait Logic: Element {}
 
 macro_rules! elements {
     ($( $ty:ty = $kind:ident, |$x:ident| $bits:expr; $($role:ident)* ),* $(,)?) => {$(
+        #[diagnostic::do_not_recommend]
         impl Element for $ty {
             const ELEMENT: Kind = Kind::$kind;
             fn to_bits(self) -> u64 {

@@ -22,6 +22,7 @@ pub struct Fragment<T> {
     role: Role,
 }
 
+#[diagnostic::do_not_recommend]
 impl<T> Carry for Fragment<T> {
     fn values(&self, out: &mut Vec<Value>) {
         self.values.values(out);
@@ -76,11 +77,11 @@ impl<T: Element> Fragment<T> {
     /// first.
     #[track_caller]
     pub fn for_each_run(self, mut f: impl FnMut(Val<u32>, Val<u32>, Vector<T>)) {
-        let mut next = 0;
-        Self::runs(self.atom, self.role, self.values.len(), |row, column, run| {
-            f(row, column, self.values.slice(next, run));
-            next += run;
-        });
+        let Some(runs) = Runs::new(self.atom, self.role) else { return };
+        for start in (0..self.values.len()).step_by(runs.len as usize) {
+            let (row, column) = runs.at(start);
+            f(row, column, self.values.slice(start, runs.len));
+        }
     }
 
     /// The fragment whose runs are what `f(row, column, length)` gives.
@@ -89,44 +90,20 @@ impl<T: Element> Fragment<T> {
         atom: &'static mma::Mma,
         role: Role,
         mut f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<T>,
-    ) -> Fragment<T> {
+    ) -> Option<Fragment<T>> {
+        let runs = Runs::new(atom, role)?;
         let (rows, columns) = atom.extents(role);
         let mut parts = Vec::new();
-        Self::runs(atom, role, rows * columns / atom.group.threads(), |row, column, run| {
-            let part = f(row, column, run);
-            if part.len() != run {
-                trace::error(format!("a run of {run} elements of a fragment, given {}", part.len()));
+        for start in (0..rows * columns / atom.group.threads()).step_by(runs.len as usize) {
+            let (row, column) = runs.at(start);
+            let part = f(row, column, runs.len);
+            if part.len() != runs.len {
+                trace::error(format!("{} elements for a run of {} of a fragment", part.len(), runs.len));
+                return None;
             }
             parts.push(part);
-        });
-        Fragment::new(Vector::concat(parts), atom, role)
-    }
-
-    /// Visits the runs of a fragment of `len` elements a thread: `f(row, column, length)`.
-    #[track_caller]
-    fn runs(
-        atom: &'static mma::Mma,
-        role: Role,
-        len: u32,
-        mut f: impl FnMut(Val<u32>, Val<u32>, u32),
-    ) {
-        let Some(tv) = atom.fragment(role) else { return };
-        trace::here();
-        let thread = thread_in(atom.group);
-        let threads = atom.group.threads();
-        let places = |value: u32| -> Vec<(u32, u32)> { (0..threads).map(|t| place(tv, t, value)).collect() };
-        let run = if role == Role::C { 2 } else { (32 / T::ELEMENT.bits()).max(1) };
-        let first = places(0);
-        let rows = ThreadMaps::new(thread, first.iter().map(|p| p.0).collect());
-        let columns = ThreadMaps::new(thread, first.iter().map(|p| p.1).collect());
-        let shift =
-            |(staged, constant): (Val<u32>, u32)| if constant == 0 { staged } else { staged + constant };
-        for start in (0..len).step_by(run as usize) {
-            let at = places(start);
-            let row = shift(rows.at(&at.iter().map(|p| p.0).collect::<Vec<_>>()));
-            let column = shift(columns.at(&at.iter().map(|p| p.1).collect::<Vec<_>>()));
-            f(row, column, run);
         }
+        Some(Fragment::new(Vector::concat(parts), atom, role))
     }
 
     /// Stores the matrix to a tile of its size, `(row, column)`, with matrix stores (Hopper and later).
@@ -176,6 +153,48 @@ impl<T: Element> Fragment<T> {
     }
 }
 
+/// Where the runs of a fragment lie: neighbours in a row that one thread holds side by side.
+struct Runs {
+    places: &'static TvLayout,
+    threads: u32,
+    rows: ThreadMaps,
+    columns: ThreadMaps,
+    /// Elements of a run.
+    len: u32,
+}
+
+impl Runs {
+    #[track_caller]
+    fn new(atom: &'static mma::Mma, role: Role) -> Option<Runs> {
+        let (places, threads) = (atom.fragment(role)?, atom.group.threads());
+        let thread = thread_in(atom.group);
+        let (rows, columns) = positions(places, threads, 0);
+        Some(Runs {
+            places,
+            threads,
+            rows: ThreadMaps::new(thread, rows),
+            columns: ThreadMaps::new(thread, columns),
+            len: if role == Role::C { 2 } else { (32 / atom.element(role).bits()).max(1) },
+        })
+    }
+
+    /// Row and column of the run that starts with this value.
+    #[track_caller]
+    fn at(&self, value: u32) -> (Val<u32>, Val<u32>) {
+        let (rows, columns) = positions(self.places, self.threads, value);
+        let (row, further) = self.rows.at(&rows);
+        let row = if further == 0 { row } else { row + further };
+        let (column, further) = self.columns.at(&columns);
+        let column = if further == 0 { column } else { column + further };
+        (row, column)
+    }
+}
+
+/// Row and column of a value in all threads.
+fn positions(places: &TvLayout, threads: u32, value: u32) -> (Vec<u32>, Vec<u32>) {
+    (0..threads).map(|thread| place(places, thread, value)).unzip()
+}
+
 /// One matrix load or store.
 struct MatrixStep<T> {
     address: SharedPtr<T>,
@@ -192,7 +211,8 @@ struct MatrixMoves<T> {
 impl<T: Element> MatrixMoves<T> {
     #[track_caller]
     fn plan(tv: &TvLayout, thread: Val<u32>, tile: Shared<T>, at: (u32, u32)) -> Option<MatrixMoves<T>> {
-        let layout = tile.layout();
+        trace::here();
+        let layout = tile.known()?;
         let major = trace::check(major_of(&layout))?;
         let copies = trace::check(matrix_copy::for_fragment(tv, T::ELEMENT, major))?;
         let threads = u32::try_from(tv.threads()).unwrap_or(32);

@@ -83,6 +83,7 @@ impl Kernel {
 }
 
 /// Runs `body` as the kernel's code and checks the result.
+#[track_caller]
 pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Result<Kernel, Error> {
     let mut outcome = Ok(());
     let mut tracer = trace::stage(name, || outcome = catch_unwind(AssertUnwindSafe(body)));

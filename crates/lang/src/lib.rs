@@ -116,5 +116,5 @@ pub mod prelude {
         Cache, Combine, Evict, FenceProxy, Funnel, Half, Level, Order, Permute, Prefetch, Round, Scope,
         Shuffle,
     };
-    pub use tilewright_macros::{device, kernel};
+    pub use tilewright_macros::{Carry, device, kernel};
 }

@@ -79,6 +79,7 @@ impl<T, S> fmt::Debug for Ptr<T, S> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, S> Carry for Ptr<T, S> {
     fn values(&self, out: &mut Vec<Value>) {
         out.push(self.id);
@@ -111,6 +112,7 @@ fn scale<T: Integer + Widen>(index: Val<T>, bits: u32, space: Space, size: impl 
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Index for Val<u32> {
     #[track_caller]
     fn byte_offset(self, bits: u32, space: Space) -> Value {
@@ -118,6 +120,7 @@ impl Index for Val<u32> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Index for Val<i32> {
     #[track_caller]
     fn byte_offset(self, bits: u32, space: Space) -> Value {
@@ -127,6 +130,7 @@ impl Index for Val<i32> {
 
 macro_rules! wide_index {
     ($($ty:ty => $narrow:ty),*) => {$(
+        #[diagnostic::do_not_recommend]
         impl Index for Val<$ty> {
             #[track_caller]
             fn byte_offset(self, bits: u32, space: Space) -> Value {
@@ -141,6 +145,7 @@ wide_index!(u64 => u32, i64 => i32);
 
 macro_rules! constant_index {
     ($($ty:ty),*) => {$(
+        #[diagnostic::do_not_recommend]
         impl Index for $ty {
             #[track_caller]
             fn byte_offset(self, bits: u32, space: Space) -> Value {

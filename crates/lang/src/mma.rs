@@ -25,7 +25,7 @@ fn id_of(atom: &mma::Mma) -> MmaId {
 #[derive(Debug)]
 pub struct WarpMma<A, B, C> {
     atom: Option<&'static mma::Mma>,
-    types: PhantomData<fn() -> (A, B, C)>,
+    types: PhantomData<fn(A, B) -> C>,
 }
 
 impl<A, B, C> Clone for WarpMma<A, B, C> {
@@ -101,14 +101,18 @@ impl<A: Element, B: Element, C: Number> WarpMma<A, B, C> {
     #[must_use]
     #[track_caller]
     pub fn gather_a(self, f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<A>) -> Fragment<A> {
-        Fragment::gather(self.atom(), Side::A, f)
+        let atom = self.atom();
+        let gathered = Fragment::gather(atom, Side::A, f);
+        gathered.unwrap_or_else(|| Fragment::new(poison_vector(atom, Side::A), atom, Side::A))
     }
 
     /// The `B` of one product, made of runs that `f(column, k, length)` gives.
     #[must_use]
     #[track_caller]
     pub fn gather_b(self, f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<B>) -> Fragment<B> {
-        Fragment::gather(self.atom(), Side::B, f)
+        let atom = self.atom();
+        let gathered = Fragment::gather(atom, Side::B, f);
+        gathered.unwrap_or_else(|| Fragment::new(poison_vector(atom, Side::B), atom, Side::B))
     }
 
     /// A `C` of zeros.
@@ -167,7 +171,7 @@ impl<C: Number> Accumulator<C> {
     #[track_caller]
     pub fn new(rows: u32, columns: u32) -> Accumulator<C> {
         trace::here();
-        if rows == 0 || rows % 64 != 0 || columns == 0 || columns % 8 != 0 {
+        if rows == 0 || !rows.is_multiple_of(64) || columns == 0 || !columns.is_multiple_of(8) {
             trace::error(format!("an accumulator of {rows} times {columns}; expected multiples of 64 and 8"));
         }
         let across = columns.div_ceil(256).max(1);
@@ -188,7 +192,8 @@ impl<C: Number> Accumulator<C> {
         accumulate: impl Operand<bool>,
     ) {
         let Some(atom) = self.atom::<A, B>() else { return };
-        let Some(left) = trace::check(MatrixDescriptor::for_operand(&a.layout(), A::ELEMENT, 64)) else {
+        let Some(layout) = a.known() else { return };
+        let Some(left) = trace::check(MatrixDescriptor::for_operand(&layout, A::ELEMENT, 64)) else {
             return;
         };
         if left.row_offsets.len() * 64 != self.rows as usize {
@@ -238,7 +243,8 @@ impl<C: Number> Accumulator<C> {
         flags: Flags,
         a: impl Fn(usize, usize) -> Value,
     ) {
-        let Some(right) = trace::check(MatrixDescriptor::for_operand(&b.layout(), B::ELEMENT, self.n)) else {
+        let Some(layout) = b.known() else { return };
+        let Some(right) = trace::check(MatrixDescriptor::for_operand(&layout, B::ELEMENT, self.n)) else {
             return;
         };
         if right.k_offsets.len() != depth || right.row_offsets.len() != self.across as usize {

@@ -4,11 +4,11 @@
 //! when all consumers have let go. A [`Slot`] is a position in the ring together with the parity of its round; each side keeps its
 //! own and moves it on with `slot = slot.next()`.
 
-use tilewright_ir::Value;
+use tilewright_macros::Carry;
 
 use crate::barrier::{Mbarrier, fence_barrier_init};
 use crate::special::thread_id;
-use crate::stage::{Carry, Condition, StagedBranch};
+use crate::stage::{Equals, when};
 use crate::value::{Operand, Val, select};
 
 /// The barrier objects of a ring of buffers.
@@ -20,23 +20,13 @@ pub struct Pipeline {
 }
 
 /// A position in a ring, and the parity of the round it is in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Carry)]
 pub struct Slot {
     /// Which buffer.
     pub index: Val<u32>,
     phase: Val<u32>,
+    #[host]
     stages: u32,
-}
-
-impl Carry for Slot {
-    fn values(&self, out: &mut Vec<Value>) {
-        self.index.values(out);
-        self.phase.values(out);
-    }
-    fn replace(&mut self, from: &mut dyn Iterator<Item = Value>) {
-        self.index.replace(from);
-        self.phase.replace(from);
-    }
 }
 
 impl Slot {
@@ -45,12 +35,7 @@ impl Slot {
     #[track_caller]
     pub fn next(self) -> Slot {
         let index = self.index + 1u32;
-        let wraps = Val::of(crate::trace::value(
-            tilewright_ir::Opcode::Cmp,
-            [index.id, self.stages.val().id],
-            [tilewright_ir::Cmp::Eq.into()],
-            None,
-        ));
+        let wraps = index.eq(&self.stages);
         Slot {
             index: select(wraps, 0u32, index),
             phase: select(wraps, self.phase ^ 1u32, self.phase),
@@ -70,24 +55,13 @@ impl Pipeline {
             empty: Mbarrier::array(stages, "empty"),
             stages,
         };
-        let first = Val::of(crate::trace::value(
-            tilewright_ir::Opcode::Cmp,
-            [thread_id(0).id, 0u32.val().id],
-            [tilewright_ir::Cmp::Eq.into()],
-            None,
-        ));
-        let mut branch: StagedBranch<()> = first.branch();
-        branch.arm();
-        for stage in 0..stages {
-            pipeline.full.at(stage).init(1u32);
-            pipeline.empty.at(stage).init(consumers);
-        }
-        fence_barrier_init();
-        branch.put(());
-        branch.arm();
-        branch.put(());
-        branch.arm();
-        branch.finish();
+        when(thread_id(0).eq(&0u32), || {
+            for stage in 0..stages {
+                pipeline.full.at(stage).init(1u32);
+                pipeline.empty.at(stage).init(consumers);
+            }
+            fence_barrier_init();
+        });
         pipeline
     }
 

@@ -8,7 +8,8 @@
 use std::marker::PhantomData;
 use std::panic::Location;
 
-use tilewright_ir::{Cmp, Diagnostic, Frame, Loc, Op, Opcode, Type, Value};
+pub use tilewright_ir::Value;
+use tilewright_ir::{Cmp, Diagnostic, Frame, Loc, Op, Opcode, Type};
 
 use crate::element::{Element, Integer};
 use crate::kernel::{Argument, Kernel};
@@ -29,6 +30,8 @@ pub trait Carry {
     fn replace(&mut self, from: &mut dyn Iterator<Item = Value>);
 }
 
+// Implementations of what macros call are not recommended: the list would hide the note that says what to do.
+#[diagnostic::do_not_recommend]
 impl<T> Carry for Val<T> {
     fn values(&self, out: &mut Vec<Value>) {
         out.push(self.id);
@@ -42,6 +45,7 @@ impl<T> Carry for Val<T> {
 
 macro_rules! carry_parts {
     ($( [$($generics:tt)*] $ty:ty; )*) => {$(
+        #[diagnostic::do_not_recommend]
         impl<$($generics)*> Carry for $ty {
             fn values(&self, out: &mut Vec<Value>) {
                 self.iter().for_each(|part| part.values(out));
@@ -61,6 +65,7 @@ carry_parts! {
 
 macro_rules! carry_tuples {
     ($( ($($name:ident $i:tt),*) )*) => {$(
+        #[diagnostic::do_not_recommend]
         impl<$($name: Carry),*> Carry for ($($name,)*) {
             fn values(&self, _out: &mut Vec<Value>) {
                 $( self.$i.values(_out); )*
@@ -80,6 +85,19 @@ carry_tuples! {
     (A 0, B 1, C 2, D 3)
     (A 0, B 1, C 2, D 3, E 4)
     (A 0, B 1, C 2, D 3, E 4, F 5)
+}
+
+/// An `if` without `else`, for code of this crate that the macro does not rewrite.
+#[track_caller]
+pub(crate) fn when(condition: Val<bool>, body: impl FnOnce()) {
+    let mut branch: StagedBranch<()> = condition.branch();
+    branch.arm();
+    body();
+    branch.put(());
+    branch.arm();
+    branch.put(());
+    branch.arm();
+    branch.finish();
 }
 
 fn values_of(carried: &(impl Carry + ?Sized)) -> Vec<Value> {
@@ -128,6 +146,8 @@ pub struct StagedBranch<V> {
     at: &'static Location<'static>,
     arms: u32,
     value: Option<V>,
+    /// How to put other staged values into the value.
+    replace: fn(&mut V, &mut dyn Iterator<Item = Value>),
     value_count: usize,
     saved: Vec<Vec<Value>>,
     /// How many variables have left the current arm; after the arms, how many values have been joined.
@@ -137,6 +157,7 @@ pub struct StagedBranch<V> {
     results: std::vec::IntoIter<Value>,
 }
 
+#[diagnostic::do_not_recommend]
 impl Condition for bool {
     type Branch<V> = HostBranch<V>;
     type Loop = HostLoop;
@@ -148,6 +169,7 @@ impl Condition for bool {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Condition for Val<bool> {
     type Branch<V> = StagedBranch<V>;
     type Loop = StagedLoop;
@@ -159,6 +181,7 @@ impl Condition for Val<bool> {
             at: Location::caller(),
             arms: 0,
             value: None,
+            replace: |_, _| {},
             value_count: 0,
             saved: Vec::new(),
             left: 0,
@@ -208,7 +231,7 @@ impl<V> HostBranch<V> {
     }
 }
 
-impl<V: Carry> StagedBranch<V> {
+impl<V> StagedBranch<V> {
     /// Notes the value of a variable before the arms.
     pub fn save<C: Carry + ?Sized>(&mut self, variable: &C) {
         self.saved.push(values_of(variable));
@@ -231,8 +254,12 @@ impl<V: Carry> StagedBranch<V> {
     }
 
     /// Takes the value of an arm.
-    pub fn put(&mut self, value: V) {
+    pub fn put(&mut self, value: V)
+    where
+        V: Carry,
+    {
         let values = values_of(&value);
+        self.replace = V::replace;
         self.value_count = values.len();
         self.yields[self.arms as usize - 1].extend(values);
         if self.value.is_none() {
@@ -242,8 +269,8 @@ impl<V: Carry> StagedBranch<V> {
 
     /// Takes the value of a variable at the end of an arm, and puts the saved one back for the other arm.
     pub fn leave<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        self.yields[self.arms as usize - 1].extend(values_of(variable));
         let saved = self.saved[self.left].clone();
+        self.yields[self.arms as usize - 1].extend(hand_on(self.at, variable, saved.len()));
         variable.replace(&mut saved.into_iter());
         self.left += 1;
     }
@@ -263,7 +290,7 @@ impl<V: Carry> StagedBranch<V> {
     #[allow(clippy::panic, reason = "the macro calls `put` in both arms")]
     pub fn finish(mut self) -> V {
         let mut value = self.value.take().unwrap_or_else(|| panic!("an `if` ended before its arms did"));
-        value.replace(&mut self.results);
+        (self.replace)(&mut value, &mut self.results);
         value
     }
 
@@ -272,7 +299,7 @@ impl<V: Carry> StagedBranch<V> {
         let [then, other] = &self.yields;
         if then.len() != other.len() {
             let message = format!(
-                "the arms of this `if` hand on {} and {} staged values; an `if` of the kernel cannot change how many there are",
+                "the arms of this `if` give {} and {} staged values; both must give as many",
                 then.len(),
                 other.len()
             );
@@ -311,11 +338,28 @@ impl<V: Carry> StagedBranch<V> {
     }
 }
 
+/// The values of a variable at the end of a region: as many as it had when it came in, or a report.
+fn hand_on<C: Carry + ?Sized>(at: &'static Location<'static>, variable: &C, size: usize) -> Vec<Value> {
+    let mut values = values_of(variable);
+    if values.len() != size {
+        let message = format!(
+            "the number of staged values in a variable changes here, from {size} to {}; only control flow of the host can do that",
+            values.len()
+        );
+        report_at(at, &message);
+        values.truncate(size);
+    }
+    values
+}
+
 fn report_at(at: &'static Location<'static>, message: &str) {
     trace::with(|t| {
         let loc = t.place(at);
         let diagnostic = Diagnostic::new(message, loc, &t.builder.func.locations);
-        t.errors.push(diagnostic);
+        // Both arms of an `if` can find the same mistake.
+        if t.errors.last() != Some(&diagnostic) {
+            t.errors.push(diagnostic);
+        }
     });
 }
 
@@ -341,7 +385,7 @@ pub fn type_of<C, F: FnOnce() -> C>(_condition: F) -> TypeOf<C> {
 /// Opens a `while`.
 #[track_caller]
 #[allow(clippy::needless_pass_by_value, reason = "the argument is only there for its type")]
-pub fn looping<C: Condition>(_condition: TypeOf<C>) -> C::Loop {
+pub fn looping<C: Condition<Loop = L>, L>(_condition: TypeOf<C>) -> L {
     C::looping()
 }
 
@@ -464,19 +508,6 @@ fn carry_in<C: Carry + ?Sized>(op: Op, variable: &mut C) -> Vec<Value> {
     });
     variable.replace(&mut args.clone().into_iter());
     args
-}
-
-/// The values of a variable at the end of a region of a loop: as many as it had when it came in, or a report.
-fn hand_on<C: Carry + ?Sized>(at: &'static Location<'static>, variable: &C, size: usize) -> Vec<Value> {
-    let values = values_of(variable);
-    if values.len() != size {
-        let message = format!(
-            "a variable of this loop has {size} staged values before the body and {} after it; a loop of the kernel cannot change how many",
-            values.len()
-        );
-        report_at(at, &message);
-    }
-    values.into_iter().take(size).collect()
 }
 
 /// Gives a loop one result for each value that it carries.
@@ -641,7 +672,7 @@ pub trait RangeTo<B> {
 /// `a..=b`, likewise.
 #[diagnostic::on_unimplemented(
     message = "no range from `{Self}` to `{B}`",
-    note = "both ends need the same host integer type"
+    note = "both ends need the same host integer type; a range of staged values excludes its end, as in `a..b + 1`"
 )]
 pub trait RangeThrough<B> {
     /// The range.
@@ -651,28 +682,41 @@ pub trait RangeThrough<B> {
     fn range(self, last: B) -> Self::Range;
 }
 
+// Here and below, what an operator gives is a parameter of its own: as a projection, rustc would report each mistake twice.
+
 /// `a..b`.
 #[track_caller]
-pub fn range<A: RangeTo<B>, B>(start: A, end: B) -> A::Range {
+pub fn range<A: RangeTo<B, Range = R>, B, R>(start: A, end: B) -> R {
     start.range(end)
 }
 
 /// `a..=b`.
 #[track_caller]
-pub fn range_inclusive<A: RangeThrough<B>, B>(start: A, last: B) -> A::Range {
+pub fn range_inclusive<A: RangeThrough<B, Range = R>, B, R>(start: A, last: B) -> R {
     start.range(last)
 }
 
-impl<T: Integer, R: Operand<T>> RangeTo<R> for Val<T> {
+#[diagnostic::do_not_recommend]
+impl<T: Integer> RangeTo<Val<T>> for Val<T> {
     type Range = StagedRange<T>;
     #[track_caller]
-    fn range(self, end: R) -> StagedRange<T> {
+    fn range(self, end: Val<T>) -> StagedRange<T> {
+        StagedRange { start: self, end, step: None }
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Integer> RangeTo<T> for Val<T> {
+    type Range = StagedRange<T>;
+    #[track_caller]
+    fn range(self, end: T) -> StagedRange<T> {
         StagedRange { start: self, end: end.val(), step: None }
     }
 }
 
 macro_rules! host_ranges {
     (staged $($ty:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl RangeTo<Val<$ty>> for $ty {
             type Range = StagedRange<$ty>;
             #[track_caller]
@@ -682,12 +726,14 @@ macro_rules! host_ranges {
         }
     )*};
     ($($ty:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
         impl RangeTo<$ty> for $ty {
             type Range = std::ops::Range<$ty>;
             fn range(self, end: $ty) -> std::ops::Range<$ty> {
                 self..end
             }
         }
+        #[diagnostic::do_not_recommend]
         impl RangeThrough<$ty> for $ty {
             type Range = std::ops::RangeInclusive<$ty>;
             fn range(self, last: $ty) -> std::ops::RangeInclusive<$ty> {
@@ -740,6 +786,7 @@ pub trait Equals<B> {
     fn ne(&self, other: &B) -> Self::Output;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: PartialOrd> Compare<T> for T {
     type Output = bool;
     fn lt(&self, other: &T) -> bool {
@@ -756,6 +803,7 @@ impl<T: PartialOrd> Compare<T> for T {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: PartialEq> Equals<T> for T {
     type Output = bool;
     fn eq(&self, other: &T) -> bool {
@@ -774,6 +822,7 @@ fn compare<T>(a: Val<T>, b: impl Operand<T>, how: Cmp) -> Val<bool> {
 
 macro_rules! comparisons {
     ([$($generics:tt)*] $left:ty, $right:ty, |$a:ident| $value:expr) => {
+        #[diagnostic::do_not_recommend]
         impl<$($generics)*> Compare<$right> for $left {
             type Output = Val<bool>;
             #[track_caller]
@@ -788,6 +837,7 @@ macro_rules! comparisons {
         comparisons!(equals [$($generics)*] $left, $right, |$a| $value);
     };
     (equals [$($generics:tt)*] $left:ty, $right:ty, |$a:ident| $value:expr) => {
+        #[diagnostic::do_not_recommend]
         impl<$($generics)*> Equals<$right> for $left {
             type Output = Val<bool>;
             #[track_caller]
@@ -798,7 +848,8 @@ macro_rules! comparisons {
     };
 }
 
-comparisons!([T: Element, R: Operand<T>] Val<T>, R, |a| a);
+comparisons!([T: Element] Val<T>, Val<T>, |a| a);
+comparisons!([T: Element] Val<T>, T, |a| a);
 
 macro_rules! host_left_comparisons {
     ($($ty:ty)*) => {$( comparisons!([] $ty, Val<$ty>, |a| a.val()); )*};
@@ -806,6 +857,42 @@ macro_rules! host_left_comparisons {
 
 host_left_comparisons!(i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 half::f16 half::bf16);
 comparisons!(equals [] bool, Val<bool>, |a| a.val());
+
+/// `<`.
+#[track_caller]
+pub fn lt<A: Compare<B, Output = O>, B, O>(a: &A, b: &B) -> O {
+    Compare::lt(a, b)
+}
+
+/// `<=`.
+#[track_caller]
+pub fn le<A: Compare<B, Output = O>, B, O>(a: &A, b: &B) -> O {
+    Compare::le(a, b)
+}
+
+/// `>`.
+#[track_caller]
+pub fn gt<A: Compare<B, Output = O>, B, O>(a: &A, b: &B) -> O {
+    Compare::gt(a, b)
+}
+
+/// `>=`.
+#[track_caller]
+pub fn ge<A: Compare<B, Output = O>, B, O>(a: &A, b: &B) -> O {
+    Compare::ge(a, b)
+}
+
+/// `==`.
+#[track_caller]
+pub fn eq<A: Equals<B, Output = O>, B, O>(a: &A, b: &B) -> O {
+    Equals::eq(a, b)
+}
+
+/// `!=`.
+#[track_caller]
+pub fn ne<A: Equals<B, Output = O>, B, O>(a: &A, b: &B) -> O {
+    Equals::ne(a, b)
+}
 
 /// `&&`. The right side is only evaluated, or executed, if the left side holds.
 #[diagnostic::on_unimplemented(
@@ -833,6 +920,19 @@ pub trait Or<B> {
     fn or(self, right: impl FnOnce() -> B) -> Self::Output;
 }
 
+/// `&&`.
+#[track_caller]
+pub fn and<A: And<B, Output = O>, B, O>(left: A, right: impl FnOnce() -> B) -> O {
+    left.and(right)
+}
+
+/// `||`.
+#[track_caller]
+pub fn or<A: Or<B, Output = O>, B, O>(left: A, right: impl FnOnce() -> B) -> O {
+    left.or(right)
+}
+
+#[diagnostic::do_not_recommend]
 impl And<bool> for bool {
     type Output = bool;
     fn and(self, right: impl FnOnce() -> bool) -> bool {
@@ -840,6 +940,7 @@ impl And<bool> for bool {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Or<bool> for bool {
     type Output = bool;
     fn or(self, right: impl FnOnce() -> bool) -> bool {
@@ -847,6 +948,7 @@ impl Or<bool> for bool {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl And<Val<bool>> for bool {
     type Output = Val<bool>;
     #[track_caller]
@@ -855,6 +957,7 @@ impl And<Val<bool>> for bool {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Or<Val<bool>> for bool {
     type Output = Val<bool>;
     #[track_caller]
@@ -863,21 +966,28 @@ impl Or<Val<bool>> for bool {
     }
 }
 
-impl<R: Operand<bool>> And<R> for Val<bool> {
-    type Output = Val<bool>;
-    #[track_caller]
-    fn and(self, right: impl FnOnce() -> R) -> Val<bool> {
-        either(self, || right().val(), || false.val())
-    }
+macro_rules! staged_logic {
+    ($($right:ty)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl And<$right> for Val<bool> {
+            type Output = Val<bool>;
+            #[track_caller]
+            fn and(self, right: impl FnOnce() -> $right) -> Val<bool> {
+                either(self, || right().val(), || false.val())
+            }
+        }
+        #[diagnostic::do_not_recommend]
+        impl Or<$right> for Val<bool> {
+            type Output = Val<bool>;
+            #[track_caller]
+            fn or(self, right: impl FnOnce() -> $right) -> Val<bool> {
+                either(self, || true.val(), || right().val())
+            }
+        }
+    )*};
 }
 
-impl<R: Operand<bool>> Or<R> for Val<bool> {
-    type Output = Val<bool>;
-    #[track_caller]
-    fn or(self, right: impl FnOnce() -> R) -> Val<bool> {
-        either(self, || true.val(), || right().val())
-    }
-}
+staged_logic!(bool Val<bool>);
 
 #[track_caller]
 fn either(
@@ -928,6 +1038,7 @@ impl Drop for FrameGuard {
 ///
 /// # Errors
 /// Everything that staging and the verifier found.
+#[track_caller]
 pub fn kernel(name: &str, body: impl FnOnce()) -> Result<Kernel, Error> {
     kernel::stage(name, body)
 }
@@ -958,23 +1069,30 @@ pub mod launch {
     use crate::trace;
 
     /// What gives the threads of a block: a number, or numbers for x, y and z.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a number of threads",
+        note = "threads are a `u32`, or two or three of them for x, y and z"
+    )]
     pub trait Threads {
         /// x, y, z.
         fn xyz(self) -> [u32; 3];
     }
 
+    #[diagnostic::do_not_recommend]
     impl Threads for u32 {
         fn xyz(self) -> [u32; 3] {
             [self, 1, 1]
         }
     }
 
+    #[diagnostic::do_not_recommend]
     impl Threads for (u32, u32) {
         fn xyz(self) -> [u32; 3] {
             [self.0, self.1, 1]
         }
     }
 
+    #[diagnostic::do_not_recommend]
     impl Threads for (u32, u32, u32) {
         fn xyz(self) -> [u32; 3] {
             [self.0, self.1, self.2]

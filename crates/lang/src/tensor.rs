@@ -113,8 +113,8 @@ tuple_coordinates! { (A 0) (A 0, B 1) (A 0, B 1, C 2) (A 0, B 1, C 2, D 3) }
 /// A tile in shared memory.
 pub struct Shared<T> {
     ptr: SharedPtr<T>,
-    /// Index of the layout in the kernel under construction.
-    layout: usize,
+    /// Index of the layout in the kernel under construction; none after a mistake.
+    layout: Option<usize>,
 }
 
 impl<T> Clone for Shared<T> {
@@ -213,10 +213,16 @@ impl<T: Element> Shared<T> {
         self.ptr
     }
 
-    /// The layout.
+    /// The layout; of a tile that could not be made, that of one element.
     #[must_use]
+    #[allow(clippy::expect_used, reason = "not an input")]
     pub fn layout(self) -> Composed {
-        trace::with(|t| t.layouts[self.layout].clone())
+        self.known().unwrap_or_else(|| "1:1".into_tile().expect("one element has a layout"))
+    }
+
+    /// The layout, unless there was a mistake, which has been reported.
+    pub(crate) fn known(self) -> Option<Composed> {
+        self.layout.map(|layout| trace::with(|t| t.layouts[layout].clone()))
     }
 
     /// Bytes of the tile.
@@ -229,23 +235,26 @@ impl<T: Element> Shared<T> {
     #[must_use]
     #[track_caller]
     pub fn at(self, coordinates: impl Coordinates) -> SharedPtr<T> {
-        let index = evaluate(&self.layout(), &coordinates.coordinates());
-        self.ptr.at(index)
+        let coordinates = coordinates.coordinates();
+        match self.known() {
+            Some(layout) => self.ptr.at(evaluate(&layout, &coordinates)),
+            None => self.ptr,
+        }
     }
 
     /// The same memory with another layout, which must fit.
     #[must_use]
     #[track_caller]
     pub fn view<U: Element>(self, layout: impl IntoTile) -> Shared<U> {
-        let have = self.bytes();
+        trace::here();
         let layout = trace::check(layout.into_tile());
-        let layout = layout.unwrap_or_else(|| self.layout());
-        if let Some((need, _)) = trace::check(extent(&layout, U::ELEMENT.bits()))
-            && need > have
+        let extent = layout.as_ref().and_then(|layout| trace::check(extent(layout, U::ELEMENT.bits())));
+        if let (Some((need, _)), Some(_)) = (extent, self.layout)
+            && need > self.bytes()
         {
-            trace::error(format!("a view of {need} bytes on a tile of {have}"));
+            trace::error(format!("a view of {need} bytes on a tile of {}", self.bytes()));
         }
-        Shared { ptr: self.ptr.cast(), layout: intern(layout) }
+        Shared { ptr: self.ptr.cast(), layout: layout.map(intern) }
     }
 }
 
@@ -254,18 +263,20 @@ impl<T: Element> Ring<T> {
     #[must_use]
     #[track_caller]
     pub fn new(stages: u32, layout: impl IntoTile) -> Ring<T> {
+        trace::here();
         let layout = trace::check(layout.into_tile());
-        let layout = layout.or_else(|| trace::check("1:1".into_tile()));
         let known = layout.and_then(|l| trace::check(extent(&l, T::ELEMENT.bits())).map(|e| (l, e)));
         let Some((layout, (bytes, align))) = known else {
             let ptr = Ptr::of(trace::poison(tilewright_ir::Type::Pointer(tilewright_ir::Space::Shared)));
-            return Ring { first: Shared { ptr, layout: usize::MAX }, stages, stride: 0 };
+            return Ring { first: Shared { ptr, layout: None }, stages, stride: 0 };
         };
+        // The copy engine takes boxes at multiples of 128 bytes only; what is smaller is not worth the padding.
+        let align = if bytes < 128 { align } else { align.max(128) };
         let stride = bytes.next_multiple_of(align);
         let total = stride.saturating_mul(stages.max(1));
         let attrs: [Attr; 2] = [Bytes(total).into(), Align(align).into()];
         let ptr = Ptr::of(trace::value(Opcode::Shared, [], attrs, None));
-        Ring { first: Shared { ptr, layout: intern(layout) }, stages, stride }
+        Ring { first: Shared { ptr, layout: Some(intern(layout)) }, stages, stride }
     }
 
     /// The number of tiles.
@@ -375,9 +386,11 @@ impl<T: Element> Shared<T> {
     #[track_caller]
     pub fn row_block(self, block: impl Operand<u32>, rows: u32) -> Shared<T> {
         let block = block.val();
-        let layout = self.layout();
+        let Some(layout) = self.known() else { return self };
         match split_rows(&layout, rows, T::ELEMENT.bits()) {
-            Ok((part, stride)) => Shared { ptr: self.ptr.byte_add(block * stride), layout: intern(part) },
+            Ok((part, stride)) => {
+                Shared { ptr: self.ptr.byte_add(block * stride), layout: Some(intern(part)) }
+            }
             Err(reason) => {
                 trace::error(reason);
                 self

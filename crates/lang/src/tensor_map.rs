@@ -47,12 +47,14 @@ pub trait Coordinate: Copy {
     fn coordinate(self) -> Val<i32>;
 }
 
+#[diagnostic::do_not_recommend]
 impl Coordinate for Val<i32> {
     fn coordinate(self) -> Val<i32> {
         self
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Coordinate for Val<u32> {
     #[track_caller]
     fn coordinate(self) -> Val<i32> {
@@ -60,6 +62,7 @@ impl Coordinate for Val<u32> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Coordinate for i32 {
     #[track_caller]
     fn coordinate(self) -> Val<i32> {
@@ -67,6 +70,7 @@ impl Coordinate for i32 {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl Coordinate for u32 {
     #[track_caller]
     fn coordinate(self) -> Val<i32> {
@@ -155,8 +159,7 @@ impl<T: Element> TensorMap<T> {
     #[track_caller]
     pub fn reduce(self, op: Combine, row: impl Coordinate, k: impl Coordinate, tile: Shared<T>) {
         for (ptr, at) in self.boxes(row.coordinate(), k.coordinate(), tile) {
-            let ids = [self.id, ptr.id].into_iter().chain(at.iter().map(|c| c.id));
-            trace::effect(Opcode::TmaReduce, ids, [Rank(2).into(), op.into()]);
+            self.reduce_box(op, ptr, &at);
         }
     }
 
@@ -164,15 +167,15 @@ impl<T: Element> TensorMap<T> {
     #[track_caller]
     pub fn prefetch_tile(self, row: impl Coordinate, k: impl Coordinate, tile: Shared<T>) {
         for (_, at) in self.boxes(row.coordinate(), k.coordinate(), tile) {
-            let ids = std::iter::once(self.id).chain(at.iter().map(|c| c.id));
-            trace::effect(Opcode::TmaPrefetch, ids, [Rank(2).into()]);
+            self.prefetch_box(&at);
         }
     }
 
     /// The copies that a tile takes: where in shared memory, and which coordinates, innermost first. Notes what the map must be.
     #[track_caller]
     fn boxes(self, row: Val<i32>, k: Val<i32>, tile: Shared<T>) -> Vec<(SharedPtr<T>, Vec<Val<i32>>)> {
-        let Some(plan) = trace::check(TensorMapSpec::for_tile(&tile.layout(), T::ELEMENT)) else {
+        let Some(layout) = tile.known() else { return Vec::new() };
+        let Some(plan) = trace::check(TensorMapSpec::for_tile(&layout, T::ELEMENT)) else {
             return Vec::new();
         };
         self.note(&plan.spec);
@@ -233,6 +236,20 @@ impl<T: Element> TensorMap<T> {
         let attrs = [self.rank(coordinates), Flags::HINT.when(policy.is_some()).into()];
         let ids = [self.id, from.id].into_iter().chain(coordinates.iter().map(|c| c.id));
         trace::effect(Opcode::TmaStore, ids.chain(policy.map(|p| p.0)), attrs);
+    }
+
+    /// Starts to combine one box of any rank into the tensor.
+    #[track_caller]
+    pub fn reduce_box(self, op: Combine, from: SharedPtr<T>, coordinates: &[Val<i32>]) {
+        let ids = [self.id, from.id].into_iter().chain(coordinates.iter().map(|c| c.id));
+        trace::effect(Opcode::TmaReduce, ids, [self.rank(coordinates), op.into()]);
+    }
+
+    /// Brings one box of any rank into L2.
+    #[track_caller]
+    pub fn prefetch_box(self, coordinates: &[Val<i32>]) {
+        let ids = std::iter::once(self.id).chain(coordinates.iter().map(|c| c.id));
+        trace::effect(Opcode::TmaPrefetch, ids, [self.rank(coordinates)]);
     }
 
     #[track_caller]

@@ -30,7 +30,8 @@ thread_local! {
 }
 
 /// Builds a function by running `body`, and returns the tracer. An outer kernel under construction, if any, is put back even when
-/// `body` panics.
+/// `body` panics. The caller's place is that of the kernel.
+#[track_caller]
 pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Tracer {
     struct Restore(Option<Tracer>);
     impl Drop for Restore {
@@ -39,7 +40,7 @@ pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Tracer {
             TRACER.with(|tracer| *tracer.borrow_mut() = outer);
         }
     }
-    let tracer = Tracer {
+    let mut tracer = Tracer {
         builder: Builder::new(Func::new(name)),
         frame: Frame::KERNEL,
         last: Loc::NONE,
@@ -47,6 +48,8 @@ pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Tracer {
         layouts: Vec::new(),
         maps: Vec::new(),
     };
+    let at = Location::caller();
+    tracer.last = tracer.builder.func.locations.add(at.file(), at.line(), at.column(), Frame::KERNEL);
     let restore = Restore(TRACER.with(|cell| cell.borrow_mut().replace(tracer)));
     body();
     let done = TRACER.with(|cell| cell.borrow_mut().take());
@@ -74,11 +77,13 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Tracer) -> R) -> R {
 }
 
 impl Tracer {
-    /// A place of the source, in the current frame. A closure does not know its caller's place, so what one of this crate makes
-    /// belongs to the call that came last.
+    /// A place of the source, in the current frame. A closure does not know its caller's place, nor does a function that is passed
+    /// as one: what they make here belongs to the call that came last.
     pub(crate) fn place(&mut self, at: &Location<'_>) -> Loc {
-        let own = file!().strip_suffix("trace.rs").is_some_and(|folder| at.file().starts_with(folder));
-        if !own || self.last == Loc::NONE {
+        let file = at.file();
+        let own = file!().strip_suffix("trace.rs").is_some_and(|folder| file.starts_with(folder))
+            || file.ends_with("library/core/src/ops/function.rs");
+        if !own {
             self.last = self.builder.func.locations.add(at.file(), at.line(), at.column(), self.frame);
         }
         self.last

@@ -44,12 +44,14 @@ pub trait Operand<T>: Copy {
     fn val(self) -> Val<T>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T> Operand<T> for Val<T> {
     fn val(self) -> Val<T> {
         self
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Element> Operand<T> for T {
     #[track_caller]
     fn val(self) -> Val<T> {

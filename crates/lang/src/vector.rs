@@ -35,6 +35,7 @@ impl<T> fmt::Debug for Vector<T> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T> Carry for Vector<T> {
     fn values(&self, out: &mut Vec<Value>) {
         out.push(self.id);
@@ -166,7 +167,7 @@ impl<T: Element> Vector<T> {
     #[track_caller]
     pub fn bitcast<U: Element>(self) -> Vector<U> {
         let bits = self.len * T::ELEMENT.bits();
-        if bits % U::ELEMENT.bits() != 0 {
+        if !bits.is_multiple_of(U::ELEMENT.bits()) {
             trace::error(format!("{bits} bits are not a whole number of {}", U::ELEMENT));
         }
         let len = (bits / U::ELEMENT.bits()).max(1);

@@ -41,7 +41,9 @@ impl<'a> Emit<'a> {
         places: &[Place],
     ) -> Expr {
         let quiet = self.quiet();
-        let (state, arm, value) = (self.local("__s"), self.local("__arm"), self.local("__v"));
+        let (state, arm) = (self.local("__s"), self.local("__arm"));
+        // Located as the user's, so that a value that cannot be handed on is reported at its `if`.
+        let value = Ident::new("__value_of_if", self.at);
         let open = self.call(&quote!(branch), &bare(condition).to_token_stream());
         let save = self.carry(&state, "save", None, places);
         let next = self.method(&state, "arm", &TokenStream::new());
@@ -75,7 +77,8 @@ impl<'a> Emit<'a> {
         let quiet = self.quiet();
         let state = self.local("__s");
         let condition = bare(condition);
-        let witness = self.call(&quote!(type_of), &quote_spanned!(quiet=> || #condition));
+        let of_condition = Emit::new(self.root, condition.span());
+        let witness = of_condition.call(&quote!(type_of), &quote_spanned!(quiet=> || #condition));
         let open = self.call(&quote!(looping), &witness);
         let enter = self.enter(&state, places);
         let next = self.method(&state, "next", &TokenStream::new());

@@ -21,7 +21,8 @@ pub(crate) fn device(attr: TokenStream, item: &TokenStream) -> TokenStream {
     expand(attr, item, try_device)
 }
 
-/// On errors, the function as written goes out with them: editors keep completing in it, and its callers find it.
+/// On errors, the function goes out with them: editors keep completing in it, and its callers find it. It is the rewritten one, since
+/// in the other rustc would complain of every condition and range; but for errors in the signature, which may not fit what we add.
 fn expand(
     attr: TokenStream,
     item: &TokenStream,
@@ -35,18 +36,21 @@ fn expand(
         }
     };
     let mut refusals = Refusals::default();
-    let expanded = rewrite(attr, function.clone(), &mut refusals);
-    if refusals.is_empty() {
-        return expanded;
-    }
-    let (original, errors) = (stripped(function), refusals.to_compile_errors());
-    quote!(#original #errors)
+    let expanded = rewrite(attr, function, &mut refusals);
+    let errors = refusals.to_compile_errors();
+    quote!(#expanded #errors)
 }
 
 pub(crate) fn try_kernel(attr: TokenStream, mut function: ItemFn, refusals: &mut Refusals) -> TokenStream {
     let options = Options::kernel(attr, refusals);
+    let original = function.clone();
     let parameters = signature::parameters(&mut function.sig, refusals);
+    let fits = refusals.is_empty();
     rewrite::body(&options.root, &function.sig, &mut function.block, refusals);
+    if !fits {
+        return stripped(original);
+    }
+    refusals.place_in(&mut function.block);
     let launch = options.launch.iter().map(|option| launch(&options.root, option));
     function.block.stmts.splice(..0, launch);
     let stage = signature::stage_type(&function, &parameters, &options);
@@ -67,8 +71,14 @@ fn launch(root: &Root, Launch { name, arguments }: &Launch) -> Stmt {
 /// what it captured.
 pub(crate) fn try_device(attr: TokenStream, mut function: ItemFn, refusals: &mut Refusals) -> TokenStream {
     let options = Options::device(attr, refusals);
+    let original = function.clone();
     signature::check(&function.sig, refusals);
+    let fits = refusals.is_empty();
     rewrite::body(&options.root, &function.sig, &mut function.block, refusals);
+    if !fits {
+        return stripped(original);
+    }
+    refusals.place_in(&mut function.block);
 
     let (name, body) = (function.sig.ident.unraw().to_string(), &function.block);
     let emit = Emit::new(&options.root, function.sig.ident.span());

@@ -1,4 +1,4 @@
-//! The attributes `#[kernel]` and `#[device]`: what makes plain Rust build a kernel when it runs.
+//! The attributes `#[kernel]` and `#[device]`, and `#[derive(Carry)]`: what makes plain Rust build a kernel when it runs.
 //!
 //! A kernel is staged: its function runs once on the host, and the operations that it performs on staged values are
 //! recorded instead of computed. Rust has no way to overload `if`, `while`, `for`, comparisons, `&&` and `||`, so the
@@ -9,9 +9,9 @@
 //! # Rules
 //!
 //! * `if`, `while` and `for` work on host and on staged values. Variables stay ordinary variables; those declared outside
-//!   that an arm or a body assigns (`x = ..`, `x += ..`, `x.f = ..`, `x[i] = ..`, `*p = ..`, `(x, y) = ..`, `&mut x`, and
-//!   `x.method()` on something mutable) are handed to the region, which carries their values in and out. They need a value
-//!   before it.
+//!   that an arm or a body assigns (`x = ..`, `x += ..`, `x.f = ..`, `x[i] = ..`, `*p = ..`, `(x, y) = ..`, `&mut x`,
+//!   `f(p)` with a `&mut` reference, and `x.method()` on something mutable) are handed to the region, which carries their
+//!   values in and out. They need a value before it.
 //! * `a..b` and `a..=b` may have staged ends. Ranges of two literals and ranges that index are always host ranges.
 //! * `< <= > >= == != && ||` work on host and on staged values, in any mixture that the language crate implements.
 //! * `if let`, `while let`, chains with `let` and guards of `match` are host conditions and stay as they are; the blocks
@@ -29,11 +29,12 @@
 //!   a closure captured.
 //! * The arms of `if` must have one type; a coercion that only the context asks for (`Box<dyn Trait>`) does not happen.
 //!
-//! Errors of one function are reported together, each at its token, and the function goes out as written, so that editors
+//! Errors of one function are reported together, each at its token, and the function goes out with them, so that editors
 //! keep working. Every generated call has the place of the token that it stands for, so that what the language crate
 //! records and what rustc reports point into the kernel.
 
 mod attr;
+mod carry;
 mod emit;
 mod expand;
 mod refuse;
@@ -51,17 +52,17 @@ use proc_macro::TokenStream;
 /// ```ignore (the language crate depends on this one)
 /// /// y = a x + y
 /// #[kernel(threads = block)]
-/// fn axpy(x: Global<f32>, y: Global<f32>, a: Val<f32>, n: Val<i32>, block: usize) {
-///     let i = block_index() * block + thread_index();
+/// fn axpy(x: Global<f32>, y: Global<f32>, a: Val<f32>, n: Val<u32>, block: u32) {
+///     let i = block_id(0) * block + thread_id(0);
 ///     if i < n {
-///         y.store(i, a * x.load(i) + y.load(i));
+///         y.at(i).store(a.mul_add(x.at(i).load(), y.at(i).load()));
 ///     }
 /// }
 ///
 /// let kernel = axpy::stage(256)?;
 /// ```
 ///
-/// A parameter is a run-time argument if its type is `Val`, `Global`, `Constant` or `TensorMap`, or if it carries
+/// A parameter is a run-time argument if its type is `Val`, `Global` or `TensorMap`, or if it carries
 /// `#[runtime]`. Any other, or one with `#[constant]`, is a constant: an ordinary Rust value, known when the kernel is
 /// staged.
 ///
@@ -92,9 +93,9 @@ pub fn kernel(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// fn clamp(x: Val<i32>, low: i32, high: i32) -> Val<i32> {
 ///     let mut clamped = x;
 ///     if x < low {
-///         clamped = constant(low);
+///         clamped = val(low);
 ///     } else if x > high {
-///         clamped = constant(high);
+///         clamped = val(high);
 ///     }
 ///     clamped
 /// }
@@ -102,6 +103,24 @@ pub fn kernel(attr: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn device(attr: TokenStream, item: TokenStream) -> TokenStream {
     expand::device(attr.into(), &item.into()).into()
+}
+
+/// Lets values of a struct be assigned in run-time `if`s and loops, and be the value of an `if`.
+///
+/// All fields must be `Carry` themselves; those marked `#[host]` are left alone and must not change.
+///
+/// ```ignore (the language crate depends on this one)
+/// #[derive(Clone, Copy, Carry)]
+/// struct RunningMax {
+///     value: Val<f32>,
+///     position: Val<u32>,
+///     #[host]
+///     width: u32,
+/// }
+/// ```
+#[proc_macro_derive(Carry, attributes(host))]
+pub fn carry(item: TokenStream) -> TokenStream {
+    carry::derive(item.into()).into()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! a function are reported together, each at the token that causes it.
 
 use proc_macro2::{Span, TokenStream};
-use syn::Error;
+use syn::{Block, Error, Expr, Stmt};
 
 /// Why a piece of a kernel is refused. The text of each is one line: what was found, and what to write instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,28 +90,41 @@ impl Refusal {
 
 /// The errors found so far, in source order of discovery.
 #[derive(Default)]
-pub(crate) struct Refusals(Vec<Error>);
+pub(crate) struct Refusals {
+    errors: Vec<Error>,
+    /// They stand in the body already.
+    placed: bool,
+}
 
 impl Refusals {
     pub(crate) fn add(&mut self, at: Span, why: Refusal) {
-        self.0.push(Error::new(at, why.message()));
+        self.errors.push(Error::new(at, why.message()));
     }
 
     pub(crate) fn error(&mut self, error: Error) {
-        self.0.push(error);
+        self.errors.push(error);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.errors.is_empty()
     }
 
-    /// One `compile_error!` for each.
+    /// Puts the errors into a body. There they keep rustc from looking for further ones that follow from them: what it does not
+    /// type it does not borrow-check.
+    pub(crate) fn place_in(&mut self, block: &mut Block) {
+        let errors = self.errors.iter().map(Error::to_compile_error);
+        block.stmts.splice(..0, errors.map(|error| Stmt::Expr(Expr::Verbatim(error), None)));
+        self.placed = true;
+    }
+
+    /// One `compile_error!` for each that has not been placed.
     pub(crate) fn to_compile_errors(&self) -> TokenStream {
-        self.0.iter().map(Error::to_compile_error).collect()
+        let left = if self.placed { &[] } else { &self.errors[..] };
+        left.iter().map(Error::to_compile_error).collect()
     }
 
     #[cfg(test)]
     pub(crate) fn into_errors(self) -> Vec<Error> {
-        self.0
+        self.errors
     }
 }

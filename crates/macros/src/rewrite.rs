@@ -476,14 +476,14 @@ enum Operator {
 
 fn operator(op: &BinOp) -> Option<(Span, Operator)> {
     Some(match op {
-        BinOp::Lt(token) => (token.spans[0], Operator::Compare(quote!(Compare::lt))),
-        BinOp::Le(token) => (token.spans[0], Operator::Compare(quote!(Compare::le))),
-        BinOp::Gt(token) => (token.spans[0], Operator::Compare(quote!(Compare::gt))),
-        BinOp::Ge(token) => (token.spans[0], Operator::Compare(quote!(Compare::ge))),
-        BinOp::Eq(token) => (token.spans[0], Operator::Compare(quote!(Equals::eq))),
-        BinOp::Ne(token) => (token.spans[0], Operator::Compare(quote!(Equals::ne))),
-        BinOp::And(token) => (token.spans[0], Operator::Logic(quote!(And::and))),
-        BinOp::Or(token) => (token.spans[0], Operator::Logic(quote!(Or::or))),
+        BinOp::Lt(token) => (token.spans[0], Operator::Compare(quote!(lt))),
+        BinOp::Le(token) => (token.spans[0], Operator::Compare(quote!(le))),
+        BinOp::Gt(token) => (token.spans[0], Operator::Compare(quote!(gt))),
+        BinOp::Ge(token) => (token.spans[0], Operator::Compare(quote!(ge))),
+        BinOp::Eq(token) => (token.spans[0], Operator::Compare(quote!(eq))),
+        BinOp::Ne(token) => (token.spans[0], Operator::Compare(quote!(ne))),
+        BinOp::And(token) => (token.spans[0], Operator::Logic(quote!(and))),
+        BinOp::Or(token) => (token.spans[0], Operator::Logic(quote!(or))),
         _ => return None,
     })
 }

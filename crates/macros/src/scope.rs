@@ -9,7 +9,7 @@
 //!
 //! A method may take `&mut self`, which a call does not show. Losing such a change would be silent, carrying a value that
 //! did not change costs nothing that lasts, so a method called on something mutable counts as an assignment, but for a few
-//! whose names say that they only read.
+//! whose names say that they only read. For the same reason a `&mut` reference that is passed to a call counts.
 //!
 //! Limits: names inside macro calls are not seen. A method that changes what a closure captured, or what a reference
 //! points at whose type is not written (`for v in xs.iter_mut()`), is not seen either.

@@ -6,7 +6,7 @@
 use tilewright_ir::Opcode;
 use tilewright_macros::device;
 
-use super::error_function::erf_fast;
+use super::error_function::{ERF, erf_fast};
 use super::exponential::{LOG2_E, exp_fast, exp_parts, exp_parts_of_sum, exp2_fast};
 use super::pieces::{Scaled, approximate, exact_sum, polynomial, quotient};
 use crate::value::{Val, select, val};
@@ -16,20 +16,20 @@ use crate::value::{Val, select, val};
 const TANH_FORM_A: [f32; 2] = [1.595_769_2, -4.534_068e-8];
 const TANH_FORM_B: [f32; 2] = [0.071_354_814, 2.398_832_5e-9];
 
-/// e^(t^2/2) (1 - Phi(t)), Phi being the normal distribution, in (t - 3.5) / (t + 3.5), t up to 15, to a relative error of 2^-26.9.
-const NORMAL_TAIL: [f32; 11] = [
-    0.106_345_154,
-    -0.187_139_7,
-    0.125_855_21,
-    -0.061_639_234,
-    0.019_066_1,
-    -0.001_562_804_9,
-    -0.001_383_525_2,
-    0.000_393_617_5,
-    0.000_137_785_19,
-    -5.490_784e-5,
-    -2.376_098_7e-5,
+/// (t + k) e^(t^2/2) (1 - Phi(t)), Phi being the normal distribution, in (t - k) / (t + k), t from 0.98 to 15, to a relative error
+/// of 2^-28.4. The offset k is one for which the first two coefficients are close to floats.
+const NORMAL_TAIL: [f32; 9] = [
+    0.713_040_7,
+    -0.454_474_33,
+    0.157_044_28,
+    -0.002_713_237_2,
+    -0.017_181_864,
+    0.000_788_456_3,
+    0.002_771_701_7,
+    0.000_179_073_88,
+    -0.000_520_168_6,
 ];
+const NORMAL_TAIL_OFFSET: f32 = 2.623_046_9;
 
 /// e^v / (1 + e^v) for v < 0, but without the power of two of e^v, and 1 / (1 + e^v) for others; `power` is e^-|v|.
 #[device]
@@ -71,15 +71,26 @@ pub(super) fn silu_fast(x: Val<f32>) -> Val<f32> {
 
 #[device]
 pub(super) fn gelu(x: Val<f32>) -> Val<f32> {
+    // Near zero the distribution is 1/2 + erf(x / sqrt(2)) / 2.
+    let part = x * (std::f32::consts::FRAC_1_SQRT_2 * 0.5);
+    let near = x * (part.mul_add(polynomial(x * x * 0.5, &ERF), part) + 0.5);
+    // Elsewhere it is its tail, or one minus that.
     let size = x.abs().min_nan(15.0);
-    let tail = polynomial(quotient(size - 3.5, size + 3.5), &NORMAL_TAIL);
+    // 1 / (t + k) by the hardware, and by what part of itself it is too small.
+    let below = size + NORMAL_TAIL_OFFSET;
+    let below_lost = size - (below - NORMAL_TAIL_OFFSET);
+    let inverse = approximate(Opcode::Rcp, below);
+    let missing = (-below_lost).mul_add(inverse, (-below).mul_add(inverse, 1.0));
+    let double = inverse * (-2.0 * NORMAL_TAIL_OFFSET);
+    let tail = polynomial(double.mul_add(missing, double + 1.0), &NORMAL_TAIL) * inverse;
     let square = size * size;
     let square_low = size.mul_add(size, -square);
-    let power = exp_parts_of_sum(square * -0.5, square_low * -0.5);
+    // One plus so little is its exponential.
+    let power = exp_parts_of_sum(square * -0.5, square_low.mul_add(-0.5, missing));
     let tail = tail * power.mantissa;
     let left = power.scale(x.max_nan(-15.0) * tail);
     let right = x * (1.0 - power.scale(tail));
-    select(x < 0.0, left, right)
+    select(x.abs() < 1.0, near, select(x < 0.0, left, right))
 }
 
 #[device]

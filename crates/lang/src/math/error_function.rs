@@ -7,7 +7,7 @@ use super::pieces::polynomial;
 use crate::value::{Val, select};
 
 /// erf(x) / x - 1 in x^2, x up to 1: erf(x) to a relative error of 2^-29.4.
-const ERF: [f32; 7] = [
+pub(super) const ERF: [f32; 7] = [
     0.128_379_17,
     -0.376_126_26,
     0.112_835_79,
@@ -19,7 +19,7 @@ const ERF: [f32; 7] = [
 
 /// log2(1 - erf(x)) on [0.9, 4]: erf(x) to a relative error of 2^-33.9.
 const LOG2_ERFC: [f32; 8] = [
-    0.000_244_109_19,
+    0.000_244_109_2,
     -1.629_507_3,
     -0.913_804_35,
     -0.156_128_82,

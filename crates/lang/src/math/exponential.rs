@@ -7,9 +7,7 @@
 use tilewright_ir::Opcode;
 use tilewright_macros::device;
 
-use super::pieces::{
-    Scaled, TO_INTEGER, TO_INTEGER_BITS, approximate, exact_sum, polynomial, power_of_two,
-};
+use super::pieces::{Scaled, TO_INTEGER, TO_INTEGER_BITS, approximate, exact_sum, polynomial, power_of_two};
 use crate::value::{Val, select, val};
 
 pub(super) const LOG2_E: f32 = std::f32::consts::LOG2_E;
@@ -18,11 +16,11 @@ pub(super) const LN_2: f32 = std::f32::consts::LN_2;
 const LN_2_LOW: f32 = -1.904_654_2e-9;
 
 /// (2^x - 1) / x on [-1/2, 1/2]: 2^x to a relative error of 2^-28.3.
-const EXP2: [f32; 6] = [0.693_147_2, 0.240_226_48, 0.055_503_596, 0.009_618_499, 0.001_339_097, 0.000_153_292_79];
+const EXP2: [f32; 6] =
+    [LN_2, 0.240_226_48, 0.055_503_596, 0.009_618_499, 0.001_339_097, 0.000_153_292_79];
 
 /// (e^x - 1 - x) / x^2 on [-ln(2)/2, ln(2)/2]: e^x - 1 to a relative error of 2^-31.
-const EXP: [f32; 6] =
-    [0.5, 0.166_666_66, 0.041_666_493, 0.008_333_548, 0.001_393_231_8, 0.000_197_599_64];
+const EXP: [f32; 6] = [0.5, 0.166_666_66, 0.041_666_493, 0.008_333_548, 0.001_393_231_8, 0.000_197_599_64];
 
 /// The same on [-0.35, 0.35], to 2^-26.
 const EXP_SHORT: [f32; 5] = [0.5, 0.166_665_43, 0.041_666_84, 0.008_366_735, 0.001_390_043_3];
@@ -90,44 +88,41 @@ pub(super) fn exp2_in_range(x: Val<f32>) -> Val<f32> {
     exp2_mantissa(x - whole) * power_of_two(exponent)
 }
 
-/// x - n ln(2), with n the nearest integer to x / ln(2), and n. The first product is exact.
+/// x - n ln(2), with n the nearest integer to x / ln(2), as an exact part and a small one; and n.
 #[track_caller]
-fn without_powers_of_two(x: Val<f32>) -> (Val<f32>, Val<i32>) {
+fn without_powers_of_two(x: Val<f32>) -> (Val<f32>, Val<f32>, Val<i32>) {
     let (whole, exponent) = nearest(x, LOG2_E);
-    (whole.mul_add(-LN_2_LOW, whole.mul_add(-LN_2, x)), exponent)
+    (whole.mul_add(-LN_2, x), whole * -LN_2_LOW, exponent)
 }
 
-/// e^rest - 1 for |rest| up to ln(2) / 2.
+/// e^(rest + low) for |rest| up to ln(2) / 2 and a `low` that is small against it. Only the last sum rounds to an ulp of the result.
 #[track_caller]
-fn exp_m1_polynomial(rest: Val<f32>) -> Val<f32> {
-    (rest * rest).mul_add(polynomial(rest, &EXP), rest)
-}
-
-/// e^rest for |rest| up to ln(2) / 2.
-#[track_caller]
-fn exp_mantissa(rest: Val<f32>) -> Val<f32> {
-    exp_m1_polynomial(rest) + 1.0
+fn exp_mantissa(rest: Val<f32>, low: Val<f32>) -> Val<f32> {
+    let whole = rest + low;
+    let sum = rest + 1.0;
+    let lost = (rest - (sum - 1.0)) + low;
+    sum + (whole * whole).mul_add(polynomial(whole, &EXP), lost)
 }
 
 /// e^x for x from -174 to 176.
 #[device]
 pub(super) fn exp_parts(x: Val<f32>) -> Scaled {
-    let (rest, exponent) = without_powers_of_two(x);
-    Scaled::new(exp_mantissa(rest), exponent)
+    let (rest, low, exponent) = without_powers_of_two(x);
+    Scaled::new(exp_mantissa(rest, low), exponent)
 }
 
 /// e^(x + low) for x from -174 to 176 and a `low` of the size of an ulp of x.
 #[device]
 pub(super) fn exp_parts_of_sum(x: Val<f32>, low: Val<f32>) -> Scaled {
-    let (rest, exponent) = without_powers_of_two(x);
-    Scaled::new(exp_mantissa(rest + low), exponent)
+    let (rest, rest_low, exponent) = without_powers_of_two(x);
+    Scaled::new(exp_mantissa(rest, rest_low + low), exponent)
 }
 
 /// e^x for x from -87 to 88.
 #[device]
 pub(super) fn exp_in_range(x: Val<f32>) -> Val<f32> {
-    let (rest, exponent) = without_powers_of_two(x);
-    exp_mantissa(rest) * power_of_two(exponent)
+    let (rest, low, exponent) = without_powers_of_two(x);
+    exp_mantissa(rest, low) * power_of_two(exponent)
 }
 
 #[device]
@@ -153,10 +148,11 @@ pub(super) fn exp2_fast(x: Val<f32>) -> Val<f32> {
 
 #[device]
 pub(super) fn exp_m1(x: Val<f32>) -> Val<f32> {
-    let (rest, exponent) = without_powers_of_two(x.max_nan(-30.0).min_nan(89.0));
+    let (rest, low, exponent) = without_powers_of_two(x.max_nan(-30.0).min_nan(89.0));
+    let rest = rest + low;
     // Half of the power and twice the sum: the power itself may be 2^128.
     let half = power_of_two(exponent - 1);
-    let sum = exp_m1_polynomial(rest).mul_add(half, half - 0.5);
+    let sum = (rest * rest).mul_add(polynomial(rest, &EXP), rest).mul_add(half, half - 0.5);
     // So close to zero the function is its argument, and halving it could lose a bit, or the sign of zero.
     select(x.abs() < 2f32.powi(-26), x, sum + sum)
 }

@@ -24,10 +24,10 @@ pub(super) fn approximate(code: Opcode, x: Val<f32>) -> Val<f32> {
     x.unary(code, [Flags::APPROX.with(Flags::FTZ).into()])
 }
 
-/// `a / b` without the cases that need care: `b` and the quotient are far from overflow and underflow, unless `b` is one.
+/// `a / b` without the cases that need care: `b` and the quotient are far from overflow and underflow.
 ///
-/// Newton's step makes the reciprocal right to half an ulp whatever the hardware's approximation errs (one ulp), and the remainder
-/// corrects the quotient, so that all chips round alike.
+/// Newton's step makes the reciprocal right to little more than half an ulp, whatever the hardware's approximation errs (one ulp),
+/// and the remainder corrects the quotient, so that all chips give the same.
 #[track_caller]
 pub(super) fn quotient(a: Val<f32>, b: Val<f32>) -> Val<f32> {
     let minus_b = -b;

@@ -17,7 +17,8 @@ const SIN: [f32; 4] = [-0.166_666_67, 0.008_333_378, -0.000_198_520_6, 2.820_213
 const COS: [f32; 5] = [1.0, -0.5, 0.041_666_64, -0.001_388_713_1, 2.441_237e-5];
 
 /// pi/2 in three parts of 24 bits, each rounded down.
-const HALF_PI: [f32; 3] = [1.570_796_251_296_997, 7.549_789_415_861_596e-8, 5.390_302_529_957_765e-15];
+const HALF_PI: [f32; 3] =
+    [f32::from_bits(std::f32::consts::FRAC_PI_2.to_bits() - 1), 7.549_789_4e-8, 5.390_302_5e-15];
 
 /// Up to here the three parts suffice, and the reduced argument is at most 1.01 pi/4.
 const SMALL: f32 = 65536.0;

@@ -138,15 +138,23 @@ fn options_are_checked() {
 }
 
 #[test]
-fn errors_come_with_the_function_as_written() {
+fn errors_come_with_the_function() {
     let item = "#[doc = \"d\"] fn k(#[runtime] x: A) { if x < 3 { return; } #[host] if true { g(); } }";
+    let text = expand::kernel("".parse().unwrap(), &item.parse().unwrap()).to_string();
+    assert_eq!(text.matches("compile_error").count(), 1);
+    assert!(text.contains("stage :: lt") && text.contains("struct k"), "{text}");
+}
+
+#[test]
+fn errors_in_a_signature_come_with_the_function_as_written() {
+    let item = "#[doc = \"d\"] fn k(#[runtime] x: A) -> B { if x < 3 { return; } #[host] if true { g(); } }";
     let text = expand::kernel("".parse().unwrap(), &item.parse().unwrap()).to_string();
     let blankless: String = text.split_whitespace().collect();
     assert!(
-        blankless.starts_with("#[doc=\"d\"]fnk(x:A){ifx<3{return;}iftrue{g();}}::core::compile_error!{"),
+        blankless.starts_with("#[doc=\"d\"]fnk(x:A)->B{ifx<3{return;}iftrue{g();}}::core::compile_error!{"),
         "{blankless}"
     );
-    assert_eq!(text.matches("compile_error").count(), 1);
+    assert_eq!(text.matches("compile_error").count(), 2);
     assert!(!text.contains("struct"));
 }
 

@@ -37,6 +37,19 @@ fn destructuring_assigns_each_place() {
 }
 
 #[test]
+fn a_reference_that_is_passed_on_lends_what_it_points_at() {
+    for body in ["g(z)", "x.method(0, z)", "g(1, h(z))"] {
+        let function = format!("fn f(x: A, q: A, z: &mut A) {{ if q {{ {body}; }} }}");
+        assert_eq!(carried(&function), ["*z"], "{body}");
+    }
+    assert_eq!(carried("fn f(q: A) { let z = &mut g(); if q { h(z); } }"), ["*z"]);
+    // Not a `&mut` reference, not the reference itself, and not outside of the region.
+    carries("g(x, p);", &[]);
+    assert_eq!(carried("fn f(q: A, z: &mut A) { if q { g(z.0); } }"), [""; 0]);
+    assert_eq!(carried("fn f(q: A) { if q { let z = &mut g(); h(z); } }"), [""; 0]);
+}
+
+#[test]
 fn reading_does_not_count() {
     carries("g(x, &y, x.f, y[0], x == y);", &[]);
     carries("x.len(); y.iter().rev(); x.f.clone(); p.method(); p.f.method();", &[]);
