@@ -53,6 +53,19 @@ pub mod space {
 }
 
 /// A pointer to elements of type `T` in the memory `S`.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+/// #[kernel]
+/// fn histogram(x: Global<u32>, bins: Global<u32>, n: Val<u32>) {
+///     let i = block_id(0) * block_size(0) + thread_id(0);
+///     if i < n {
+///         bins.at(x.at(i).load() % 64).reduce_add(1);
+///     }
+/// }
+/// assert!(histogram::stage()?.ir().contains("reduce"));
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 pub struct Ptr<T, S> {
     pub(crate) id: Value,
     ty: PhantomData<fn() -> (T, S)>,

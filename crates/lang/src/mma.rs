@@ -22,6 +22,26 @@ fn id_of(atom: &mma::Mma) -> MmaId {
 }
 
 /// The matrix product of one warp: `C = A * B + C`, all in registers. `B` is given by columns: a tile `(n, k)`.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+/// #[kernel(threads = 32)]
+/// fn product(a: Global<bf16>, b: Global<bf16>, c: Global<f32>) {
+///     let tile_a = Shared::<bf16>::new(k_major::<bf16>(16, 16, SwizzleMode::B32));
+///     let tile_b = Shared::<bf16>::new(k_major::<bf16>(8, 16, SwizzleMode::B32));
+///     let (row, half) = (thread_id(0) / 2, thread_id(0) % 2 * 8);
+///     tile_a.at((row, half)).store_vector(a.matrix(16).at(row, half).load_vector(8));
+///     if row < 8 {
+///         tile_b.at((row, half)).store_vector(b.matrix(16).at(row, half).load_vector(8));
+///     }
+///     warp_barrier();
+///     let mma = WarpMma::<bf16, bf16, f32>::new((16, 8, 16));
+///     let sum = mma.multiply(mma.load_a(tile_a, 0, 0), mma.load_b(tile_b, 0, 0), mma.zero());
+///     sum.for_each_run(|row, column, pair| c.matrix(8).at(row, column).store_vector(pair));
+/// }
+/// assert!(product::stage()?.ir().contains("mma(m16n8k16.f32.bf16.bf16)"));
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct WarpMma<A, B, C> {
     atom: Option<&'static mma::Mma>,
@@ -154,6 +174,22 @@ fn poison_vector<T: Element>(atom: &mma::Mma, side: Side) -> Vector<T> {
 /// The accumulator of a warpgroup's tensor core while multiplications are in flight.
 ///
 /// It cannot be read: [`finish`](Accumulator::finish) waits and gives the [`Fragment`]s, and takes the accumulator away.
+///
+/// ```
+/// # use tilewright_lang::prelude::*;
+/// # #[kernel(threads = 128)]
+/// # fn k(out: Global<f32>) {
+/// # let a = Shared::<f16>::new(k_major::<f16>(64, 64, SwizzleMode::B128));
+/// # let b = Shared::<f16>::new(k_major::<f16>(128, 64, SwizzleMode::B128));
+/// let sums = Accumulator::<f32>::new(64, 128);
+/// sums.multiply(a, b, false); // starts; the warpgroup goes on
+/// for part in sums.finish() {
+///     part.for_each_run(|row, column, pair| out.matrix(128).at(row, column).store_vector(pair));
+/// }
+/// # }
+/// # assert_eq!(k::stage()?.ir().matches("wgmma %").count(), 4);
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Accumulator<C> {
     /// One set of registers for each 64 rows and each group of columns, row by row.

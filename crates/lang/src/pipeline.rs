@@ -12,6 +12,43 @@ use crate::stage::{Equals, when};
 use crate::value::{Operand, Val, select};
 
 /// The barrier objects of a ring of buffers.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+/// /// Sums tiles of 32 floats: warp 0 copies them ahead, warp 1 adds them up.
+/// #[kernel(threads = 64)]
+/// fn stream(x: Global<f32>, out: Global<f32>, tiles: Val<u32>) {
+///     let ring = Ring::<f32>::new(4, "32:1");
+///     let pipe = Pipeline::new(4, 1);
+///     barrier();
+///     role(&Role { name: "copy", warps: 0..1, registers: None }, || {
+///         if elect() {
+///             let mut slot = pipe.producer();
+///             for tile in 0..tiles {
+///                 let full = pipe.acquire(slot, 128);
+///                 bulk_load(ring.at(slot.index).ptr(), x.at(tile * 32), 128, full, CopyOptions::new());
+///                 slot = slot.next();
+///             }
+///         }
+///     });
+///     role(&Role { name: "add", warps: 1..2, registers: None }, || {
+///         let mut slot = pipe.consumer();
+///         let mut sum = val(0.0f32);
+///         for _ in 0..tiles {
+///             pipe.wait(slot);
+///             sum += ring.at(slot.index).at([lane_id()]).load();
+///             warp_barrier();
+///             if lane_id() == 0 {
+///                 pipe.release(slot);
+///             }
+///             slot = slot.next();
+///         }
+///         out.at(lane_id()).store(sum);
+///     });
+/// }
+/// stream::stage()?;
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Pipeline {
     full: Mbarrier,

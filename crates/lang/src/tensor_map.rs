@@ -17,6 +17,27 @@ use crate::trace;
 use crate::value::{Operand, Val};
 
 /// A tensor in global memory as the copy engine sees it.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+/// #[kernel(threads = 128)]
+/// fn fetch(x: TensorMap<bf16>, out: Global<bf16>) {
+///     let tile = Shared::<bf16>::new(k_major::<bf16>(64, 64, SwizzleMode::B128));
+///     let arrived = Mbarrier::array(1, "arrived");
+///     if thread_id(0) == 0 {
+///         arrived.init(1);
+///         fence_barrier_init();
+///         arrived.arrive_and_expect(tile.bytes());
+///         x.load(block_id(0) * 64, 0, tile, arrived);
+///     }
+///     barrier();
+///     arrived.wait(0);
+///     out.at(thread_id(0)).store(tile.at((0u32, thread_id(0) % 64)).load());
+/// }
+/// let kernel = fetch::stage()?;
+/// assert_eq!(kernel.tensor_map("x").map(|map| map.box_dims().to_vec()), Some(vec![64, 64]));
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 pub struct TensorMap<T> {
     pub(crate) id: Value,
     ty: PhantomData<fn() -> T>,

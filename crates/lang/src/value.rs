@@ -66,6 +66,17 @@ pub fn val<T: Element>(constant: T) -> Val<T> {
 }
 
 /// `yes` where the condition holds, else `no`. Both are computed.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+/// #[kernel]
+/// fn clip(x: Global<f32>) {
+///     let v = x.at(thread_id(0)).load();
+///     x.at(thread_id(0)).store(select(v > 1.0, 1.0, v));
+/// }
+/// clip::stage()?;
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 #[track_caller]
 pub fn select<T: Element>(condition: Val<bool>, yes: impl Operand<T>, no: impl Operand<T>) -> Val<T> {
     let (yes, no) = (yes.val(), no.val());

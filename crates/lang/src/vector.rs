@@ -15,6 +15,18 @@ use crate::value::{Operand, Val};
 ///
 /// Vectors are what wide loads and stores, tensor-core fragments and packed arithmetic work on. Small floats are packed: eight
 /// `bf16` take four registers, and `+` on them is four instructions.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+/// #[kernel]
+/// fn halve(x: Global<bf16>) {
+///     let at = x.aligned(16).at(thread_id(0) * 8);
+///     let v = at.load_vector(8); // one 16-byte load
+///     at.store_vector(v * Vector::splat(bf16::from_f32(0.5), 8));
+/// }
+/// assert!(halve::stage()?.ir().contains(" : 8xbf16"));
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 pub struct Vector<T> {
     pub(crate) id: Value,
     len: u32,

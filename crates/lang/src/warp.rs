@@ -110,6 +110,19 @@ pub fn shuffle_in<V: Shuffled>(
 }
 
 /// Combines a value over all lanes; every lane gets the result. `f` must be associative and commutative.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+/// #[kernel(threads = 32)]
+/// fn product(x: Global<f32>) {
+///     let all = warp_reduce(x.at(lane_id()).load(), |a, b| a * b);
+///     if lane_id() == 0 {
+///         x.store(all);
+///     }
+/// }
+/// assert_eq!(product::stage()?.ir().matches("shuffle").count(), 5);
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 #[track_caller]
 pub fn warp_reduce<V: Shuffled>(value: V, f: impl Fn(V, V) -> V) -> V {
     warp_reduce_among(value, 32, f)

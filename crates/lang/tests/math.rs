@@ -132,7 +132,7 @@ impl Machine<'_> {
             match data.code {
                 Opcode::Store => last = vec![self.values[data.operands[1].index()].clone()],
                 Opcode::Yield => {
-                    last = data.operands.iter().map(|v| self.values[v.index()].clone()).collect()
+                    last = data.operands.iter().map(|v| self.values[v.index()].clone()).collect();
                 }
                 Opcode::Return => {}
                 Opcode::If => {
@@ -411,7 +411,7 @@ impl Random {
 }
 
 /// How many random arguments a function gets.
-const COUNT: usize = if cfg!(debug_assertions) { 12_000 } else { 1_000_000 };
+const COUNT: usize = if cfg!(debug_assertions) { 16_000 } else { 1_000_000 };
 
 const SPECIAL: [f32; 24] = [
     0.0,
