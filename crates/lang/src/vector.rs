@@ -6,7 +6,7 @@ use std::ops;
 
 use tilewright_ir::{Attr, Flags, Index, Opcode, Type, Value};
 
-use crate::element::{Element, Float, Number};
+use crate::element::{Element, Number};
 use crate::stage::Carry;
 use crate::trace;
 use crate::value::{Operand, Val};
@@ -229,15 +229,6 @@ impl<T: Number> Vector<T> {
         let elements = self.elements();
         let first = elements[0];
         elements[1..].iter().fold(first, |sum, &e| sum + e)
-    }
-}
-
-impl<T: Float> Vector<T> {
-    /// Two to the power of each, approximately.
-    #[must_use]
-    #[track_caller]
-    pub fn exp2_fast(self) -> Vector<T> {
-        Vector::of(trace::value(Opcode::Ex2, [self.id], [Flags::APPROX.into()], None), self.len)
     }
 }
 

@@ -274,6 +274,26 @@ fn the_tutorial_shows_the_kernels_as_they_are() {
     }
 }
 
+/// What was measured on a GPU lies within what the documentation promises, for every function and type.
+#[test]
+fn the_measured_errors_of_math_functions_are_within_their_bounds() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results/h200/math.json");
+    let results: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let measured = results["functions"].as_array().unwrap();
+    for function in tilewright::lang::math::FUNCTIONS {
+        for name in [function.name.to_owned(), format!("{}_fast", function.name)] {
+            let rows: Vec<_> = measured.iter().filter(|row| row["function"] == name.as_str()).collect();
+            assert_eq!(rows.len(), 3, "{name} was not measured for f32, f16 and bf16");
+            for row in rows {
+                assert!(row["share"].as_f64().unwrap() <= 1.0, "{row}");
+                if row["type"] == "f32" && name == function.name {
+                    assert_eq!(row["bound"]["ulp"].as_f64().unwrap(), f64::from(function.accurate), "{row}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_closed_pipe_is_not_an_error() {
     let mut child =
