@@ -140,7 +140,7 @@ impl<T: Element> TensorMap<T> {
         TensorMap { id, ty: PhantomData }
     }
 
-    /// A tensor map in global memory, after [`acquire`](TensorMap::acquire).
+    /// A tensor map in global memory, after [`acquire`](EditableMap::acquire).
     #[must_use]
     pub fn in_memory(at: Global<u64>) -> TensorMap<T> {
         TensorMap::of(at.id)
