@@ -557,7 +557,7 @@ fn vectors_are_one_value() {
           %41 = const value(2.0) : f32
           %42 = mul %34, %41 : f32
           %43 = pack %36, %38, %40, %42 : 4xf32
-          %44 = ex2 %43 flags(approx) : 4xf32
+          %44 = ex2 %43 flags(ftz approx) : 4xf32
           store %out, %44
           %45 = extract %0 index(0) : f32
           %46 = extract %0 index(1) : f32
