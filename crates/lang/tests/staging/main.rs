@@ -19,6 +19,8 @@ mod warps;
 
 use std::collections::HashSet;
 
+use tilewright_compiler::Compiler;
+use tilewright_hardware::Arch;
 use tilewright_ir::table::TABLE;
 use tilewright_ir::{Module, Opcode, PrintOptions, parse, verify};
 use tilewright_lang::Kernel;
@@ -127,4 +129,16 @@ fn every_op_has_its_place_in_the_kernel() {
 fn staging_twice_gives_the_same_code() {
     let text = |kernels: Vec<Kernel>| kernels.iter().map(Kernel::ir).collect::<Vec<_>>();
     assert_eq!(text(all_kernels()), text(all_kernels()));
+}
+
+/// With all passes, the verifier and the legality table on: for Hopper, and what only Blackwell has for Blackwell.
+#[test]
+fn every_kernel_becomes_ptx() {
+    for kernel in all_kernels() {
+        let build = |arch| Compiler::new(arch).compile(kernel.func());
+        let code = build(Arch::SM_90A).or_else(|_| build(Arch::SM_100A)).unwrap_or_else(|_| {
+            panic!("{}: {}\n{}", kernel.name(), build(Arch::SM_90A).unwrap_err(), kernel.ir())
+        });
+        assert!(tilewright_ir::verify(&code.func.clone().into()).is_empty(), "{}", kernel.name());
+    }
 }
