@@ -35,7 +35,7 @@
 //!   on a GPU: it becomes a label, see [`Note`].
 //! * The text is a function of the IR and the options alone: registers and labels are numbered in the order of their definition.
 //! * `.version` is the lowest and `.target` the plainest that the instructions allow, so that the code runs on as many drivers
-//!   and chips as it can; see [`Options::exact_target`].
+//!   and chips as it can (with multicast copies, the chip's own target); see [`Options::exact_target`].
 //! * Limits: code of one function; no calls, no textures. Pointers are assumed to be aligned to the size of what is accessed
 //!   through them, up to 16 bytes.
 

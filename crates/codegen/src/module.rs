@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use tilewright_hardware::{Arch, Element};
 use tilewright_ir::{Align, Bytes, Func, Op, Opcode as Ir, Space, Type, Value};
 use tilewright_ptx::{
-    self as ptx, Directive, Fault, Function, Item, Linkage, Modifier as M, Module, Opcode, Operand, Pointer,
-    Registers, Statement, Symbol, Target, Variable, Version,
+    self as ptx, Directive, Fault, Function, Item, Linkage, Modifier, Modifier as M, Module, Opcode, Operand,
+    Pointer, Registers, Statement, StatementKind, Symbol, Target, Variable, Version,
 };
 
 use crate::digest::one_of_each;
@@ -100,6 +100,15 @@ fn target(arch: Arch) -> Target {
     if arch.specific { Target::arch(sm) } else { Target::plain(sm) }
 }
 
+/// Copies to several blocks at once are legal for a plain target, but the assembler advises against it: only the chip's own target is
+/// sure to have them at full speed.
+fn multicasts(module: &Module) -> bool {
+    module.statements().any(|statement| match &statement.kind {
+        StatementKind::Instruction(instruction) => instruction.has(Modifier::MulticastCluster),
+        _ => false,
+    })
+}
+
 /// Lowers version and target to what the module needs; an error if that is more than was asked for.
 fn settle_target(
     module: &mut Module,
@@ -112,7 +121,7 @@ fn settle_target(
     let need = requirements(module);
     (module.version, module.target) = (need.version, need.target);
     if own.includes(need.target) && need.version < NEWEST {
-        if options.exact_target {
+        if options.exact_target || multicasts(module) {
             module.target = own;
             module.version = need.version.max(own.since());
         }

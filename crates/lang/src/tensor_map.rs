@@ -168,7 +168,7 @@ impl<T: Element> TensorMap<T> {
         }
     }
 
-    /// Starts to copy a tile to the tensor. By one thread, after [`fence_async`](crate::fence_async) and a barrier.
+    /// Starts to copy a tile to the tensor; coordinates must not be negative (what lies beyond the other end is dropped). By one thread, after [`fence_async`](crate::fence_async) and a barrier.
     #[track_caller]
     pub fn store(self, row: impl Coordinate, k: impl Coordinate, tile: Shared<T>) {
         for (ptr, at) in self.boxes(row.coordinate(), k.coordinate(), tile) {
