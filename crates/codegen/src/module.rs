@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use tilewright_hardware::{Arch, Element};
 use tilewright_ir::{Align, Bytes, Func, Op, Opcode as Ir, Space, Type, Value};
 use tilewright_ptx::{
-    self as ptx, Directive, Fault, Function, Item, Linkage, Modifier, Modifier as M, Module, Opcode, Operand,
-    Pointer, Registers, Statement, StatementKind, Symbol, Target, Variable, Version,
+    self as ptx, Directive, Fault, Function, Item, Linkage, Modifier as M, Module, Opcode, Operand, Pointer,
+    Registers, Statement, StatementKind, Symbol, Target, Variable, Version,
 };
 
 use crate::digest::one_of_each;
@@ -104,7 +104,7 @@ fn target(arch: Arch) -> Target {
 /// sure to have them at full speed.
 fn multicasts(module: &Module) -> bool {
     module.statements().any(|statement| match &statement.kind {
-        StatementKind::Instruction(instruction) => instruction.has(Modifier::MulticastCluster),
+        StatementKind::Instruction(instruction) => instruction.has(M::MulticastCluster),
         _ => false,
     })
 }
