@@ -6,13 +6,12 @@ use smallvec::SmallVec;
 use tilewright_hardware::{Arch, Element};
 use tilewright_ir::{Func, Loc, Op, Space, Type, Value};
 use tilewright_ptx::{
-    self as ptx, Guard, Immediate, Instruction, Location, Modifier, Names, Opcode, Operand, Statement,
+    self as ptx, Guard, Immediate, Instruction, Location, Modifier, Names, Note, Opcode, Operand, Statement,
     StatementKind, Symbol, Variable,
 };
 
 use crate::analysis::Analysis;
 use crate::error::CodegenError;
-use crate::notes::NoteKind;
 use crate::registers::{Width, Word, Words, shape};
 
 /// What lowering gives back: nothing, or the reason why there is no code.
@@ -130,9 +129,9 @@ impl<'a> Emitter<'a> {
     }
 
     /// A label with a meaning.
-    pub(crate) fn note(&mut self, kind: NoteKind, rest: &str) {
+    pub(crate) fn note(&mut self, note: &Note) {
         self.labels += 1;
-        let label = self.names.intern(&format!("${}{}${rest}", kind.name(), self.labels - 1));
+        let label = self.names.intern(&note.label(self.labels - 1));
         self.label(label);
     }
 

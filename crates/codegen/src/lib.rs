@@ -32,7 +32,7 @@
 //! # Contract
 //!
 //! * Every op of the IR has code, or an error that says what to do instead; nothing is dropped silently. `trace` costs nothing
-//!   on a GPU: it becomes a label, see [`Note`].
+//!   on a GPU: it becomes a label, see [`Note`](tilewright_ptx::Note).
 //! * The text is a function of the IR and the options alone: registers and labels are numbered in the order of their definition.
 //! * `.version` is the lowest and `.target` the plainest that the instructions allow, so that the code runs on as many drivers
 //!   and chips as it can (with multicast copies, the chip's own target); see [`Options::exact_target`].
@@ -52,7 +52,6 @@ mod lower;
 mod matrix;
 mod memory;
 mod module;
-mod notes;
 mod pointers;
 mod registers;
 mod sync;
@@ -63,7 +62,6 @@ use tilewright_hardware::Arch;
 use tilewright_ir::{Func, Launch, Loc, Op, Type};
 
 pub use error::CodegenError;
-pub use notes::{Note, NoteKind};
 
 /// How to compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 //! Special registers, clocks, grids, and messages (see [`notes`](crate::notes)).
 
 use tilewright_ir::{OpData, Special, Type};
-use tilewright_ptx::{Guard, Modifier as M, Opcode, SpecialRegister as S, Symbol};
+use tilewright_ptx::{Guard, Modifier as M, Note, NoteKind, Opcode, SpecialRegister as S, Symbol};
 
 use crate::emit::{Emitter, Lowered};
-use crate::notes::{NoteKind, encoded};
 use crate::registers::{Width, shape};
 
 /// The register, and whether it has 64 bits.
@@ -98,7 +97,8 @@ impl Emitter<'_> {
             return Ok(());
         }
         let condition = self.reg(data.operands[0]);
-        self.note(NoteKind::Assert, &encoded(data.text().unwrap_or(""), std::iter::empty()));
+        let text = data.text().unwrap_or("").to_owned();
+        self.note(&Note { kind: NoteKind::Assert, text, values: Vec::new() });
         self.guarded(Guard { negated: true, register: condition }, |this| this.push(Opcode::Trap, &[], []));
         Ok(())
     }
@@ -110,13 +110,11 @@ impl Emitter<'_> {
             let (width, _) = shape(ty);
             let words = self.words(value);
             let registers: Vec<Symbol> = words.into_iter().map(|word| self.in_reg(word, width)).collect();
-            values.push((ty, registers));
+            let names = registers.into_iter().map(|register| self.names.text(register).to_owned());
+            values.push((ty.to_string(), names.collect()));
         }
-        let shown = values
-            .iter()
-            .map(|(ty, registers)| (*ty, registers.iter().map(|&r| self.names.text(r)).collect()));
-        let text = encoded(data.text().unwrap_or(""), shown);
-        self.note(NoteKind::Trace, &text);
+        let text = data.text().unwrap_or("").to_owned();
+        self.note(&Note { kind: NoteKind::Trace, text, values });
         Ok(())
     }
 }

@@ -4,9 +4,10 @@
 mod machine;
 
 use machine::run;
-use tilewright_codegen::{CodegenError, Compiled, Note, Options, compile};
+use tilewright_codegen::{CodegenError, Compiled, Options, compile};
 use tilewright_hardware::Arch;
 use tilewright_ir::{parse, verify};
+use tilewright_ptx::Note;
 
 fn build_for(arch: Arch, text: &str) -> Compiled {
     let module = parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));

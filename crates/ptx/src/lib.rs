@@ -27,6 +27,7 @@
 pub mod ast;
 mod error;
 mod legal;
+mod note;
 mod parse;
 mod print;
 mod symbols;
@@ -40,6 +41,7 @@ pub use ast::{
 };
 pub use error::PtxError;
 pub use legal::{Fault, Form, Need, Problem, Requirement, Sample, check, forms, requirements};
+pub use note::{Note, NoteKind};
 pub use parse::parse;
 pub use print::Printed;
 pub use target::{Specificity, Target, TargetOption, Version};

@@ -6,16 +6,14 @@
 
 use std::fmt::Write as _;
 
-use tilewright_ir::Type;
-
 /// What a label says.
 ///
 /// ```
-/// use tilewright_codegen::{Note, NoteKind};
-/// use tilewright_ir::Type;
+/// use tilewright_ptx::{Note, NoteKind};
 /// let note = Note::from_label("$trace3$x_20_3D_20_7B_7D$$u32$r5").ok_or("no note")?;
 /// assert_eq!((note.kind, &*note.text), (NoteKind::Trace, "x = {}"));
-/// assert_eq!(note.values, [(Type::U32, vec!["%r5".to_owned()])]);
+/// assert_eq!(note.values, [("u32".to_owned(), vec!["%r5".to_owned()])]);
+/// assert_eq!(note.label(3), "$trace3$x_20_3D_20_7B_7D$$u32$r5");
 /// assert!(Note::from_label("$L3").is_none());
 /// # Ok::<(), &'static str>(())
 /// ```
@@ -25,8 +23,9 @@ pub struct Note {
     pub kind: NoteKind,
     /// The text, with one `{}` a value.
     pub text: String,
-    /// Type and registers of each value.
-    pub values: Vec<(Type, Vec<String>)>,
+    /// Type and registers of each value. A type is an element such as `f32`, or a vector of them such as `4xf16`, whose elements
+    /// lie in the registers one after the other, low bits first.
+    pub values: Vec<(String, Vec<String>)>,
 }
 
 /// What a [`Note`] is about.
@@ -39,7 +38,7 @@ pub enum NoteKind {
 }
 
 impl NoteKind {
-    pub(crate) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             NoteKind::Trace => "trace",
             NoteKind::Assert => "assert",
@@ -60,25 +59,26 @@ impl Note {
         let text = unescaped(parts.next()?)?;
         let values = parts.map(|part| {
             let mut words = part.split('$');
-            let ty = unescaped(words.next()?)?.parse().ok()?;
+            let ty = unescaped(words.next()?).filter(|ty| !ty.is_empty())?;
             Some((ty, words.map(|register| format!("%{register}")).collect()))
         });
         Some(Note { kind, text, values: values.collect::<Option<_>>()? })
     }
-}
 
-/// The part of a label behind its number.
-pub(crate) fn encoded<'a>(text: &str, values: impl Iterator<Item = (Type, Vec<&'a str>)>) -> String {
-    let mut out = escaped(text);
-    for (ty, registers) in values {
-        out.push_str("$$");
-        out.push_str(&escaped(&ty.to_string()));
-        for register in registers {
-            out.push('$');
-            out.push_str(register.trim_start_matches('%'));
+    /// The label; the number makes it unique in its function.
+    #[must_use]
+    pub fn label(&self, number: u32) -> String {
+        let mut out = format!("${}{number}${}", self.kind.name(), escaped(&self.text));
+        for (ty, registers) in &self.values {
+            out.push_str("$$");
+            out.push_str(&escaped(ty));
+            for register in registers {
+                out.push('$');
+                out.push_str(register.trim_start_matches('%'));
+            }
         }
+        out
     }
-    out
 }
 
 fn escaped(text: &str) -> String {
@@ -116,17 +116,15 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         for text in ["", "x = {}", "a_b$c \"é\" \n", "{} {}"] {
-            let values = vec![
-                (Type::F32, vec!["%r1"]),
-                (Type::Vector(tilewright_ir::Element::F16, 4), vec!["%r2", "%r3"]),
-            ];
-            let label = format!("$trace12${}", encoded(text, values.into_iter()));
+            let strings = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+            let values =
+                vec![("f32".to_owned(), strings(&["%r1"])), ("4xf16".to_owned(), strings(&["%r2", "%r3"]))];
+            let note = Note { kind: NoteKind::Trace, text: text.to_owned(), values };
+            let label = note.label(12);
             assert!(label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$'), "{label}");
-            let note = Note::from_label(&label).unwrap();
-            assert_eq!((note.kind, note.text.as_str()), (NoteKind::Trace, text));
-            assert_eq!(note.values[1].1, ["%r2", "%r3"]);
+            assert_eq!(Note::from_label(&label), Some(note));
         }
-        for label in ["$L1", "$tracex$a", "$trace1", "trace1$a", "$trace1$_9", "$trace1$a$$u33$r1"] {
+        for label in ["$L1", "$tracex$a", "$trace1", "trace1$a", "$trace1$_9", "$trace1$a$$$r1"] {
             assert_eq!(Note::from_label(label), None, "{label}");
         }
     }
