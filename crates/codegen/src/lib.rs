@@ -45,7 +45,6 @@ mod async_copy;
 mod bits;
 mod control;
 mod convert;
-mod digest;
 mod emit;
 mod error;
 mod lower;

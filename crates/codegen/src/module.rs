@@ -9,7 +9,6 @@ use tilewright_ptx::{
     Registers, Statement, StatementKind, Symbol, Target, Variable, Version,
 };
 
-use crate::digest::one_of_each;
 use crate::emit::Emitter;
 use crate::error::CodegenError;
 use crate::registers::{Width, Word, Words, exact, shape};
@@ -118,7 +117,7 @@ fn settle_target(
     origins: &[Option<Op>],
 ) -> Result<(), CodegenError> {
     let own = module.target;
-    let need = requirements(module);
+    let need = ptx::requirements(module);
     (module.version, module.target) = (need.version, need.target);
     if own.includes(need.target) && need.version < NEWEST {
         if options.exact_target || multicasts(module) {
@@ -142,18 +141,6 @@ fn settle_target(
     let location = op.and_then(|op| func.locations.get(func.op(op).loc)).map(|at| at.to_string());
     let needs: Vec<String> = needs.iter().map(|need| need.target.to_string()).collect();
     Err(CodegenError::Arch { instruction, needs: needs.join(" or "), arch: options.arch, location })
-}
-
-/// What the module needs, judged by one instruction of each kind.
-fn requirements(module: &mut Module) -> ptx::Requirement {
-    let Some(Item::Function(function)) = module.items.last_mut() else { return ptx::requirements(module) };
-    let body = function.body.take().unwrap_or_default();
-    function.body = Some(one_of_each(&body, &module.names));
-    let need = ptx::requirements(module);
-    if let Some(Item::Function(function)) = module.items.last_mut() {
-        function.body = Some(body);
-    }
-    need
 }
 
 fn is_identifier(name: &str) -> bool {

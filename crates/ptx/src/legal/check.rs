@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use super::form::{Need, forms_of};
-use super::matching::{Scope, explain, match_form};
+use super::kind::Kind;
+use super::matching::{Register, Scope, explain, match_form};
 use crate::ast::{
     Attribute, Directive, Function, FunctionKind, Instruction, Item, Line, Module, Names, Operand, Registers,
     Space, Statement, StatementKind, Symbol, Variable, VectorLength,
@@ -260,7 +261,7 @@ fn survey_statements<'a>(
                 if let Err(fault) = guard(instruction, scope) {
                     f(statement.line, Subject::Instruction(instruction), Err(fault));
                 }
-                f(statement.line, subject, judge(instruction, scope));
+                f(statement.line, subject, scope.verdict(instruction));
                 for need in instruction.operands.iter().filter_map(special_need) {
                     f(statement.line, Subject::Instruction(instruction), Ok(vec![need]));
                 }
@@ -332,8 +333,10 @@ struct FunctionScope<'a> {
     names: &'a Names,
     /// Innermost last.
     blocks: Vec<Block<'a>>,
-    /// Answers for names seen since the last declaration or end of a block.
-    known: RefCell<HashMap<Symbol, Option<(Type, usize)>>>,
+    /// Answers for names seen since the last declaration or end of a block, by the number of the symbol.
+    known: RefCell<Vec<Option<Register>>>,
+    /// What instructions need of which one has been judged.
+    judged: HashMap<Kind, Vec<Need>>,
 }
 
 #[derive(Default)]
@@ -345,7 +348,27 @@ struct Block<'a> {
 
 impl<'a> FunctionScope<'a> {
     fn new(names: &'a Names) -> FunctionScope<'a> {
-        FunctionScope { names, blocks: vec![Block::default()], known: RefCell::default() }
+        FunctionScope {
+            names,
+            blocks: vec![Block::default()],
+            known: RefCell::new(vec![None; names.len()]),
+            judged: HashMap::new(),
+        }
+    }
+
+    /// What an instruction needs, or why it is none.
+    fn verdict(&mut self, instruction: &Instruction) -> Result<Vec<Need>, Fault> {
+        let kind = Kind::of(instruction, self);
+        if let Some(needs) = self.judged.get(&kind) {
+            return Ok(needs.clone());
+        }
+        let needs = judge(instruction, self)?;
+        self.judged.insert(kind, needs.clone());
+        Ok(needs)
+    }
+
+    fn forget(&mut self) {
+        self.known.borrow_mut().fill(None);
     }
 
     fn open(&mut self) {
@@ -354,11 +377,11 @@ impl<'a> FunctionScope<'a> {
 
     fn close(&mut self) {
         self.blocks.pop();
-        self.known.borrow_mut().clear();
+        self.forget();
     }
 
     fn declare(&mut self, registers: &Registers) {
-        self.known.borrow_mut().clear();
+        self.forget();
         let length = registers.vector.map_or(1, length);
         let Some(block) = self.blocks.last_mut() else { return };
         for register in &registers.names {
@@ -381,7 +404,7 @@ impl<'a> FunctionScope<'a> {
         }
     }
 
-    fn look_up(&self, symbol: Symbol) -> Option<(Type, usize)> {
+    fn look_up(&self, symbol: Symbol) -> Register {
         let text = self.names.text(symbol);
         let digits = text.bytes().rev().take_while(u8::is_ascii_digit).count();
         self.blocks.iter().rev().find_map(|block| {
@@ -407,8 +430,12 @@ fn length(vector: VectorLength) -> usize {
 }
 
 impl Scope for FunctionScope<'_> {
-    fn register(&self, symbol: Symbol) -> Option<(Type, usize)> {
-        *self.known.borrow_mut().entry(symbol).or_insert_with(|| self.look_up(symbol))
+    fn register(&self, symbol: Symbol) -> Register {
+        let mut known = self.known.borrow_mut();
+        match known.get_mut(symbol.0 as usize) {
+            Some(answer) => *answer.get_or_insert_with(|| self.look_up(symbol)),
+            None => self.look_up(symbol),
+        }
     }
 
     fn names(&self) -> &Names {

@@ -4,10 +4,13 @@ use super::form::{Count, Form, Kind, Need, OperandPattern, Pair, Presence, TypeR
 use crate::ast::{Immediate, Instruction, Names, Operand, Symbol};
 use crate::words::{Class, Modifier, SpecialRegister, Type};
 
+/// The type of a register and the length of its vector (1 for scalars); `None` if a name is no register.
+pub(crate) type Register = Option<(Type, usize)>;
+
 /// What is known about the names that an instruction uses.
 pub(crate) trait Scope {
-    /// The type of a register and the length of its vector (1 for scalars); `None` if the name is no register.
-    fn register(&self, symbol: Symbol) -> Option<(Type, usize)>;
+    /// What a name stands for.
+    fn register(&self, symbol: Symbol) -> Register;
     /// The spelling of names, for messages.
     fn names(&self) -> &Names;
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod form;
+mod kind;
 mod matching;
 mod sample;
 mod table;
