@@ -5,6 +5,7 @@
 //! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
 //! * [`ir`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
 //! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
+//! * [`sim`]: PTX on the CPU, checked and counted;
 //! * [`cuda`]: the NVIDIA driver, found at run time.
 //!
 //! ```
@@ -47,6 +48,7 @@ pub use tilewright_lang as lang;
 pub use tilewright_layout as layout;
 pub use tilewright_passes as passes;
 pub use tilewright_ptx as ptx;
+pub use tilewright_sim as sim;
 
 // The examples in the README and in the chapters are tests.
 #[cfg(doctest)]

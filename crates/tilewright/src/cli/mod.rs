@@ -6,6 +6,8 @@ mod doctor;
 mod explain;
 mod layout;
 mod machine;
+mod npy;
+mod sim;
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -36,6 +38,8 @@ enum Command {
     Explain(explain::Options),
     /// Evaluate expressions of the layout algebra, or draw layouts
     Layout(layout::Options),
+    /// Run a kernel in PTX on the CPU: check it for races and deadlocks, count what a profiler would
+    Sim(sim::Options),
 }
 
 /// Why a command ended early.
@@ -45,6 +49,8 @@ enum Failure {
     Input(String),
     /// The machine failed us: exit code 1.
     Machine(String),
+    /// A kernel has faults: exit code 2.
+    Findings(String),
     /// Standard output was closed, for example by `head`: not an error of ours.
     Closed,
 }
@@ -77,18 +83,22 @@ impl From<serde_json::Error> for Failure {
 
 /// Runs the program with these arguments, the first being its name.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let is_sim = arguments.get(1).is_some_and(|command| command == "sim");
     let outcome = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => dispatch(arguments.command.unwrap_or(Command::Demo(demo::Options::default()))),
         // Help and version are not errors.
         Err(help) if !help.use_stderr() => {
             write!(io::stdout(), "{}", help.render().ansi()).map_err(Failure::from)
         }
+        // Exit code 2 of `sim` is kept for findings.
+        Err(error) if is_sim => Err(Failure::Machine(one_line(&error.to_string()))),
         Err(error) => Err(Failure::Input(one_line(&error.to_string()))),
     };
     let (code, message) = match outcome {
         Ok(()) | Err(Failure::Closed) => return ExitCode::SUCCESS,
         Err(Failure::Machine(message)) => (1, message),
-        Err(Failure::Input(message)) => (2, message),
+        Err(Failure::Input(message) | Failure::Findings(message)) => (2, message),
     };
     // Nothing more can be done if standard error is closed as well.
     let _ = writeln!(io::stderr(), "error: {message}");
@@ -103,6 +113,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Compile(options) => compile::run(&options, &mut out),
         Command::Explain(options) => explain::run(&options, &mut out),
         Command::Layout(options) => layout::run(&options, &mut out),
+        Command::Sim(options) => sim::run(&options, &mut out),
     }?;
     Ok(out.flush()?)
 }

@@ -1,0 +1,7 @@
+//! Tests of the checker's data structures.
+
+mod laws;
+mod model;
+mod patterns;
+mod report;
+mod timing;

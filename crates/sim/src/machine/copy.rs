@@ -1,0 +1,928 @@
+//! Asynchronous copies: `cp.async`, bulk copies, and TMA.
+//!
+//! A copy is checked when it is issued, because it may happen at any time between its issue and its completion: that is when it must not
+//! conflict with anybody. The bytes move when the copy is due, at a time that the seed decides, so that a kernel that is too early reads
+//! what would be there on a slow day.
+
+use std::sync::Arc;
+
+use tilewright_ptx::Type;
+
+use crate::check::{Access as Checked, Agent, Epoch, FindingKind, Kind as AccessKind, Knowledge, Proxy, Scope};
+use crate::memory::{POISON, window};
+use crate::number::{Combine, Lanes};
+use crate::program::{Access, Address, Bulk, Kind, Order, Space, Src, Strength, TensorMode};
+use crate::tensor::{Run, TensorMap};
+
+use super::access::{MOST, low, number};
+use super::cluster::{Cluster, Env, Stop, Stream, index};
+use super::exec::{At, Flow, bits};
+use super::matrix::WgmmaWork;
+use super::mbarrier::location;
+use super::report::Where;
+use super::sync::{Addresses, Logged};
+use super::warp::{Wait, Warp};
+
+/// Work under way.
+pub(crate) struct Async {
+    /// When it happens.
+    pub(crate) due: u64,
+    /// Order of issue.
+    seq: u64,
+    work: Work,
+}
+
+/// Who has issued a copy that completes in groups, and in which.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Issuer {
+    block: usize,
+    warp: u32,
+    lane: u32,
+    group: u32,
+}
+
+/// The barrier that a copy completes on.
+#[derive(Clone, Copy)]
+struct Target {
+    block: usize,
+    mbarrier: u32,
+    phase: u32,
+}
+
+enum Work {
+    CpAsync { block: usize, warp: u32, lanes: u32, group: u32, dst: Box<[u32; 32]>, src: Box<Lanes>, bytes: usize, read: [u8; 32] },
+    CpArrive { block: usize, warp: u32, lane: u32, mbarrier: (usize, u32), know: Option<Arc<Knowledge>> },
+    Load { runs: Vec<Run>, targets: Vec<Target>, bytes: u64, fill: (u64, usize), from: Where },
+    Push { block: usize, src: u32, bytes: u32, dst: (usize, u32), target: Target, combine: Option<(Combine, Type)>, from: Where },
+    StoreRead { issuer: Issuer, runs: Vec<Run>, combine: Option<(Combine, Type)> },
+    StoreWrite { issuer: Issuer, pieces: Vec<(u64, Vec<u8>)>, combine: Option<(Combine, Type)> },
+    Wgmma(Box<WgmmaWork>),
+}
+
+/// A reduction to global memory that is applied when the round ends.
+pub(crate) struct Reduction {
+    issuer: Issuer,
+    pieces: Vec<(u64, Vec<u8>)>,
+    combine: Combine,
+    ty: Type,
+}
+
+impl Cluster {
+    /// A time from now: often soon, sometimes late.
+    pub(crate) fn delay(&mut self) -> u64 {
+        let scale = [16, 200, 1000, 4000][usize::try_from(self.random.below(4)).unwrap_or(0)];
+        self.now + 1 + self.random.below(scale)
+    }
+
+    fn start(&mut self, work: Work) {
+        let due = self.delay();
+        self.start_at(due, work);
+    }
+
+    fn start_at(&mut self, due: u64, work: Work) {
+        self.sequence += 1;
+        self.next_due = self.next_due.min(due);
+        self.asyncs.push(Async { due, seq: self.sequence, work });
+    }
+
+    /// Queues a product of the tensor cores, not before those that its warpgroup issued earlier.
+    pub(crate) fn start_wgmma(&mut self, earliest: u64, work: WgmmaWork) -> u64 {
+        let due = self.delay().max(earliest);
+        self.start_at(due, Work::Wgmma(Box::new(work)));
+        due
+    }
+
+    /// Does what is due.
+    pub(crate) fn finish_due(&mut self, env: &Env<'_>) {
+        while self.next_due <= self.now {
+            let next = self.asyncs.iter().enumerate().filter(|(_, work)| work.due <= self.now);
+            let Some((at, _)) = next.min_by_key(|(_, work)| (work.due, work.seq)) else { break };
+            let Async { seq, work, .. } = self.asyncs.swap_remove(at);
+            self.progress += 1;
+            self.finish(env, seq, work);
+            self.next_due = self.asyncs.iter().map(|work| work.due).min().unwrap_or(u64::MAX);
+        }
+    }
+
+    fn finish(&mut self, env: &Env<'_>, seq: u64, work: Work) {
+        match work {
+            Work::CpAsync { block, warp, lanes, dst, src, bytes, read, .. } => {
+                for lane in bits(lanes) {
+                    let mut data = [0; 16];
+                    let wanted = usize::from(read[lane as usize]).min(bytes);
+                    self.read_global(env, src[lane as usize], &mut data[..wanted]);
+                    self.write_shared(dst[lane as usize], &data[..bytes]);
+                }
+                self.wake_where(false, |at, other, path| {
+                    at.rank as usize == block && other.index == warp && matches!(path.wait, Wait::CpAsync { .. })
+                });
+            }
+            Work::CpArrive { block, warp, lane, mbarrier, know } => {
+                let earlier = self.asyncs.iter().any(|other| {
+                    matches!(&other.work, Work::CpAsync { block: b, warp: w, lanes, .. }
+                        if *b == block && *w == warp && lanes >> lane & 1 == 1 && other.seq < seq)
+                });
+                if earlier {
+                    let due = self.delay();
+                    self.next_due = self.next_due.min(due);
+                    self.asyncs.push(Async { due, seq, work: Work::CpArrive { block, warp, lane, mbarrier, know } });
+                } else {
+                    self.arrive_async(mbarrier.0, mbarrier.1, know.as_deref());
+                }
+            }
+            Work::Load { runs, targets, bytes, fill, from } => {
+                for run in &runs {
+                    let mut data = vec![0; run.bytes as usize];
+                    match run.global {
+                        Some(address) => self.read_global(env, address, &mut data),
+                        None => outside(fill, &mut data),
+                    }
+                    for target in &targets {
+                        let offset = run.shared & ((1 << window::BLOCK_SHIFT) - 1);
+                        self.write_shared(offset | index(target.block) << window::BLOCK_SHIFT, &data);
+                    }
+                }
+                for target in targets {
+                    self.complete_bytes(env, target.block, target.mbarrier, target.phase, bytes, from);
+                }
+            }
+            Work::Push { block, src, bytes, dst, target, combine, from } => {
+                let source = src as usize;
+                let mut data = self.blocks[block].shared[source..source + bytes as usize].to_vec();
+                if let Some((combine, ty)) = combine {
+                    let old = dst.1 as usize;
+                    let old = self.blocks[dst.0].shared[old..old + bytes as usize].to_vec();
+                    combine_bytes(combine, ty, &old, &mut data);
+                }
+                self.write_shared(dst.1 | index(dst.0) << window::BLOCK_SHIFT, &data);
+                self.complete_bytes(env, target.block, target.mbarrier, target.phase, u64::from(bytes), from);
+            }
+            Work::StoreRead { issuer, runs, combine } => {
+                let pieces = runs
+                    .iter()
+                    .filter_map(|run| {
+                        let from = (run.shared & ((1 << window::BLOCK_SHIFT) - 1)) as usize;
+                        Some((run.global?, self.blocks[issuer.block].shared[from..from + run.bytes as usize].to_vec()))
+                    })
+                    .collect();
+                self.start(Work::StoreWrite { issuer, pieces, combine });
+                self.wake_bulk(issuer);
+            }
+            Work::StoreWrite { issuer, pieces, combine: Some((combine, ty)) } => {
+                self.reductions.push(Reduction { issuer, pieces, combine, ty });
+            }
+            Work::StoreWrite { issuer, pieces, combine: None } => {
+                for (address, data) in pieces {
+                    if let Some(found) = env.memory.find(address, data.len(), 0) {
+                        self.overlay.write(found, address, &data);
+                    }
+                }
+                self.wake_bulk(issuer);
+            }
+            Work::Wgmma(work) => self.finish_wgmma(env, &work),
+        }
+    }
+
+    fn wake_bulk(&mut self, issuer: Issuer) {
+        self.wake_where(false, |at, other, path| {
+            at.rank as usize == issuer.block && other.index == issuer.warp && matches!(path.wait, Wait::Bulk { .. })
+        });
+    }
+
+    /// Applies the reductions of the round, through the overlay; it is this cluster's turn.
+    pub(crate) fn reduce(&mut self, env: &Env<'_>) {
+        for Reduction { issuer, pieces, combine, ty } in std::mem::take(&mut self.reductions) {
+            for (address, mut data) in pieces {
+                let Some(found) = env.memory.find(address, data.len(), 0) else { continue };
+                let mut old = vec![0; data.len()];
+                self.overlay.read(env.memory, found, address, &mut old);
+                combine_bytes(combine, ty, &old, &mut data);
+                self.overlay.write(found, address, &data);
+            }
+            self.progress += 1;
+            self.wake_bulk(issuer);
+        }
+    }
+
+    /// Bytes of global memory as the cluster sees them; poison outside of all buffers.
+    fn read_global(&self, env: &Env<'_>, address: u64, out: &mut [u8]) {
+        match env.memory.find(address, out.len(), 0) {
+            Some(found) => {
+                self.overlay.read(env.memory, found, address, out);
+            }
+            None => out.fill(POISON),
+        }
+    }
+
+    /// Bytes into the shared memory of a block, without checks.
+    fn write_shared(&mut self, address: u32, data: &[u8]) {
+        let (block, offset) = location(address);
+        let from = offset as usize;
+        if let Some(place) = self.blocks.get_mut(block).and_then(|block| block.shared.get_mut(from..from + data.len())) {
+            place.copy_from_slice(data);
+        }
+    }
+
+    /// All copies.
+    pub(crate) fn copy(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, kind: &Kind) -> Result<Flow, Stop> {
+        Ok(match kind {
+            Kind::CpAsync { dst, src, bytes, read, ignore } => {
+                let read = read.map(|read| self.lanes(env, warp, at, read));
+                let ignore = ignore.map_or(0, |ignore| super::exec::predicate(warp, at, ignore));
+                self.cp_async(env, warp, at, *dst, *src, usize::from(*bytes), read, ignore);
+                Flow::Next
+            }
+            Kind::CpAsyncCommit => {
+                for lane in bits(at.lanes) {
+                    let groups = &mut warp.cp_async[lane as usize];
+                    groups.committed += 1;
+                    groups.open = 0;
+                }
+                Flow::Next
+            }
+            Kind::CpAsyncWait { pending, all } => self.cp_async_wait(env, warp, at, *pending, *all),
+            Kind::CpAsyncMbarrier { address, space, noinc } => {
+                self.cp_async_arrive(env, warp, at, *address, *space, *noinc);
+                Flow::Next
+            }
+            Kind::Bulk(Bulk::Commit) => {
+                for lane in bits(at.lanes) {
+                    let groups = &mut warp.bulk[lane as usize];
+                    groups.committed += 1;
+                    groups.open = 0;
+                }
+                Flow::Next
+            }
+            Kind::Bulk(Bulk::Wait { pending, read }) => self.bulk_wait(env, warp, at, *pending, *read),
+            Kind::Bulk(bulk) => {
+                for lane in bits(at.lanes) {
+                    self.bulk(env, warp, at, lane, bulk);
+                }
+                Flow::Next
+            }
+            Kind::TensormapReplace { address, space, field, ordinal, value } => {
+                for lane in bits(at.lanes) {
+                    let value = self.scalar(env, warp, at, *value, lane);
+                    self.change_map(env, warp, at, lane, *address, *space, |map| map.replace(*field, *ordinal, value));
+                }
+                Flow::Next
+            }
+            Kind::TensormapPublish { dst, src, strength } => {
+                if let Some(wait) = self.gathered(warp, at, true) {
+                    return Ok(wait);
+                }
+                self.publish_map(env, warp, at, *dst, *src, *strength);
+                Flow::Next
+            }
+            _ => Flow::Next,
+        })
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of the instruction")]
+    fn cp_async(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        dst: Address,
+        src: Address,
+        bytes: usize,
+        read: Option<Lanes>,
+        ignore: u32,
+    ) {
+        let bytes = bytes.min(16);
+        let dst = self.shared_addresses(env, warp, at, dst, Space::SharedCta);
+        let src = self.addresses(env, warp, at, src, Space::Global);
+        let mut amount = [0u8; 32];
+        let mut good = 0u32;
+        if env.options.count {
+            self.sites.copied(at.op, u64::from(at.lanes.count_ones()) * bytes as u64, 0, 0);
+            self.sites.global(at.op, &src, at.lanes, index(bytes), false);
+        }
+        for lane in bits(at.lanes) {
+            let i = lane as usize;
+            let wanted = read.map_or(bytes, |read| usize::try_from(read[i]).unwrap_or(bytes).min(bytes));
+            let wanted = if ignore >> lane & 1 == 1 { 0 } else { wanted };
+            amount[i] = u8::try_from(wanted).unwrap_or(16);
+            let Some((block, offset)) = self.shared_place(env, warp, at, Space::SharedCta, lane, dst[i], bytes, "writes") else {
+                continue;
+            };
+            if wanted > 0 {
+                self.check_alignment(env, warp, at, lane, src[i], bytes, "global");
+                if env.memory.find(src[i], wanted, warp.hint).is_none() {
+                    self.out_of_bounds_global(env, warp, at, lane, src[i], wanted, "reads");
+                    continue;
+                }
+            }
+            good |= 1 << lane;
+            if env.options.check {
+                let group = warp.cp_async[i].committed + 1;
+                let agent = self.stream_agent(at.block, warp.index, lane, Stream::CpAsync, env);
+                let from = offset as usize;
+                let access = Checked {
+                    epoch: Epoch { agent, clock: group },
+                    issuer: self.agent(at.block, warp.index, lane, env),
+                    know: warp.clock.view(lane),
+                    pc: at.op,
+                    kind: AccessKind::Write,
+                    strong: None,
+                    proxy: Proxy::Generic,
+                };
+                let conflict = self.blocks[block].shadow.as_mut().and_then(|shadow| shadow.access(from..from + bytes, &access));
+                if let Some(conflict) = conflict {
+                    self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane), AccessKind::Write, bytes);
+                }
+                if wanted > 0 {
+                    let epoch = Epoch { agent, clock: group };
+                    self.log_ranges(env, warp, at, lane, AccessKind::Read, Proxy::Generic, epoch, vec![(src[i], index(wanted))], None);
+                }
+            }
+            warp.cp_async[i].open += 1;
+        }
+        // Lanes may be in different groups; they mostly are not.
+        let mut rest = good;
+        while rest != 0 {
+            let group = warp.cp_async[rest.trailing_zeros() as usize].committed + 1;
+            let lanes = bits(rest).filter(|&lane| warp.cp_async[lane as usize].committed + 1 == group).fold(0, |m, l| m | 1 << l);
+            rest &= !lanes;
+            let (dst, src) = (Box::new(dst), Box::new(src));
+            self.start(Work::CpAsync { block: at.block, warp: warp.index, lanes, group, dst, src, bytes, read: amount });
+        }
+    }
+
+    fn cp_async_wait(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, pending: u32, all: bool) -> Flow {
+        let wanted = |groups: super::warp::Groups| {
+            if all { groups.committed + 1 } else { groups.committed.saturating_sub(pending) }
+        };
+        let busy = self.asyncs.iter().any(|work| match &work.work {
+            Work::CpAsync { block, warp: w, lanes, group, .. } => {
+                *block == at.block
+                    && *w == warp.index
+                    && bits(lanes & at.lanes).any(|lane| *group <= wanted(warp.cp_async[lane as usize]))
+            }
+            _ => false,
+        });
+        if busy {
+            return Flow::Wait(Wait::CpAsync { pending, all });
+        }
+        if env.options.check {
+            let slot = self.slot(self.blocks[at.block].rank, warp.index, Stream::CpAsync, env);
+            for lane in bits(at.lanes) {
+                let clock = wanted(warp.cp_async[lane as usize]);
+                warp.clock.learn(1 << lane, slot, 1 << lane, clock, false);
+            }
+        }
+        Flow::Next
+    }
+
+    fn cp_async_arrive(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, address: Address, space: Space, noinc: bool) {
+        let addresses = self.shared_addresses(env, warp, at, address, space);
+        for lane in bits(at.lanes) {
+            let Some((block, offset)) =
+                self.shared_place(env, warp, at, Space::SharedCta, lane, addresses[lane as usize], 8, "uses the mbarrier in")
+            else {
+                continue;
+            };
+            if !self.live_mbarrier(env, warp, at, lane, block, offset) {
+                continue;
+            }
+            if !noinc {
+                self.one_more(block, offset);
+            }
+            let know = env.options.check.then(|| {
+                let slot = self.slot(self.blocks[at.block].rank, warp.index, Stream::CpAsync, env);
+                let mut know = Knowledge::new(self.id);
+                know.learn(slot, 1 << lane, warp.cp_async[lane as usize].committed + 1, false);
+                Arc::new(know)
+            });
+            self.start(Work::CpArrive { block: at.block, warp: warp.index, lane, mbarrier: (block, offset), know });
+        }
+    }
+
+    fn bulk_wait(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, pending: u32, read: bool) -> Flow {
+        let mine = |issuer: &Issuer| {
+            issuer.block == at.block
+                && issuer.warp == warp.index
+                && at.lanes >> issuer.lane & 1 == 1
+                && issuer.group <= warp.bulk[issuer.lane as usize].committed.saturating_sub(pending)
+        };
+        let busy = self.asyncs.iter().any(|work| match &work.work {
+            Work::StoreRead { issuer, .. } => mine(issuer),
+            Work::StoreWrite { issuer, .. } => !read && mine(issuer),
+            _ => false,
+        }) || (!read && self.reductions.iter().any(|reduction| mine(&reduction.issuer)));
+        if busy {
+            return Flow::Wait(Wait::Bulk { pending, read });
+        }
+        let rank = self.blocks[at.block].rank;
+        for lane in bits(at.lanes) {
+            let done = warp.bulk[lane as usize].committed.saturating_sub(pending);
+            warp.bulk_read[lane as usize] = warp.bulk_read[lane as usize].max(done);
+            if env.options.check {
+                let slot = self.slot(rank, warp.index, Stream::BulkRead, env);
+                warp.clock.learn(1 << lane, slot, 1 << lane, done, true);
+                if !read {
+                    let slot = self.slot(rank, warp.index, Stream::BulkWrite, env);
+                    warp.clock.learn(1 << lane, slot, 1 << lane, done, true);
+                }
+            }
+        }
+        Flow::Next
+    }
+
+    /// One bulk copy of one lane.
+    fn bulk(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, bulk: &Bulk) {
+        match bulk {
+            Bulk::Load { dst, dst_space, src, bytes, mbarrier, multicast } => {
+                let bytes = low(self.scalar(env, warp, at, *bytes, lane));
+                let src = self.addresses(env, warp, at, *src, Space::Global)[lane as usize];
+                let dst = self.shared_addresses(env, warp, at, *dst, *dst_space)[lane as usize];
+                if !self.bulk_size(env, warp, at, lane, bytes) {
+                    return;
+                }
+                self.check_unit(env, warp, at, lane, src, 16, "global");
+                self.check_unit(env, warp, at, lane, u64::from(dst), 16, "shared");
+                let runs = vec![Run { shared: dst, global: Some(src), bytes }];
+                self.bulk_load(env, warp, at, lane, dst, bytes, runs, (*mbarrier, *dst_space), *multicast, (0, 1));
+            }
+            Bulk::TensorLoad { dst, dst_space, map, coordinates, mbarrier, multicast, mode } => {
+                let Some(map) = self.tensor_map(env, warp, at, lane, *map) else { return };
+                let dst = self.shared_addresses(env, warp, at, *dst, *dst_space)[lane as usize];
+                self.check_unit(env, warp, at, lane, u64::from(dst), 128, "shared");
+                let coordinates = self.coordinates(env, warp, at, lane, coordinates);
+                let Some(runs) = self.box_runs(env, warp, at, lane, &map, &coordinates, mode, dst) else { return };
+                let Some(bytes) = self.box_bytes(env, warp, at, lane, &map) else { return };
+                let fill = (map.fill_bits(), map.data_type().bytes() as usize);
+                self.bulk_load(env, warp, at, lane, dst, bytes, runs, (*mbarrier, *dst_space), *multicast, fill);
+            }
+            Bulk::Push { dst, src, bytes, mbarrier, combine } => {
+                let bytes = low(self.scalar(env, warp, at, *bytes, lane));
+                if !self.bulk_size(env, warp, at, lane, bytes) {
+                    return;
+                }
+                self.push(env, warp, at, lane, *dst, *src, bytes, *mbarrier, *combine);
+            }
+            Bulk::Store { dst, src, bytes, combine, mask } => {
+                let bytes = low(self.scalar(env, warp, at, *bytes, lane));
+                let dst = self.addresses(env, warp, at, *dst, Space::Global)[lane as usize];
+                let src = self.shared_addresses(env, warp, at, *src, Space::SharedCta)[lane as usize];
+                if !self.bulk_size(env, warp, at, lane, bytes) {
+                    return;
+                }
+                self.check_unit(env, warp, at, lane, dst, 16, "global");
+                self.check_unit(env, warp, at, lane, u64::from(src), 16, "shared");
+                let mask = mask.map_or(u64::MAX, |mask| self.scalar(env, warp, at, mask, lane));
+                let runs = if mask == u64::MAX {
+                    vec![Run { shared: src, global: Some(dst), bytes }]
+                } else {
+                    // One bit for each byte of every 16.
+                    (0..bytes)
+                        .filter(|i| mask >> (i % 16) & 1 == 1)
+                        .map(|i| Run { shared: src + i, global: Some(dst + u64::from(i)), bytes: 1 })
+                        .collect()
+                };
+                self.bulk_store(env, warp, at, lane, src, bytes, runs, *combine);
+            }
+            Bulk::TensorStore { map, coordinates, src, combine, mode } => {
+                let Some(map) = self.tensor_map(env, warp, at, lane, *map) else { return };
+                let src = self.shared_addresses(env, warp, at, *src, Space::SharedCta)[lane as usize];
+                self.check_unit(env, warp, at, lane, u64::from(src), 128, "shared");
+                let coordinates = self.coordinates(env, warp, at, lane, coordinates);
+                if let Some(bad) = coordinates.iter().find(|&&coordinate| coordinate < 0) {
+                    let message = format!("stores a box at the coordinate {bad}: a TMA store must not start before the tensor");
+                    self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
+                    return;
+                }
+                let Some(runs) = self.box_runs(env, warp, at, lane, &map, &coordinates, mode, src) else { return };
+                let Some(bytes) = self.box_bytes(env, warp, at, lane, &map) else { return };
+                let combine = combine.map(|combine| (combine, map.element_type()));
+                self.bulk_store(env, warp, at, lane, src, bytes, runs, combine);
+            }
+            Bulk::Commit | Bulk::Wait { .. } => {}
+        }
+    }
+
+    fn coordinates(&self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, sources: &[Src]) -> Vec<i32> {
+        sources.iter().map(|&src| low(self.scalar(env, warp, at, src, lane)).cast_signed()).collect()
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of the instruction")]
+    fn box_runs(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        map: &TensorMap,
+        coordinates: &[i32],
+        mode: &TensorMode,
+        shared: u32,
+    ) -> Option<Vec<Run>> {
+        let runs = match mode {
+            TensorMode::Tile => map.tile(coordinates, shared),
+            TensorMode::Im2col(offsets) => {
+                let offsets: Vec<u16> = offsets
+                    .iter()
+                    .map(|&src| u16::try_from(self.scalar(env, warp, at, src, lane) & 0xFFFF).unwrap_or(0))
+                    .collect();
+                map.im2col(coordinates, &offsets, shared)
+            }
+        };
+        match runs {
+            Ok(runs) => Some(runs),
+            Err(error) => {
+                self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, error.to_string(), None);
+                None
+            }
+        }
+    }
+
+    fn box_bytes(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, map: &TensorMap) -> Option<u32> {
+        match map.box_bytes() {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                self.invalid(env, warp, at, 1 << lane, &error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Sizes of bulk copies are multiples of 16.
+    fn bulk_size(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, bytes: u32) -> bool {
+        if bytes % 16 != 0 {
+            let message = format!("copies {bytes} bytes; the size of a bulk copy is a multiple of 16");
+            self.report(env, FindingKind::Misaligned, Where::thread(at, warp, lane), None, message, None);
+            return false;
+        }
+        bytes > 0
+    }
+
+    /// A copy from global to shared memory that completes on mbarriers.
+    #[allow(clippy::too_many_arguments, reason = "one copy")]
+    fn bulk_load(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        dst: u32,
+        bytes: u32,
+        mut runs: Vec<Run>,
+        mbarrier: (Address, Space),
+        multicast: Option<Src>,
+        fill: (u64, usize),
+    ) {
+        let (own, offset) = location(dst);
+        let (_, mbarrier) = location(self.shared_addresses(env, warp, at, mbarrier.0, mbarrier.1)[lane as usize]);
+        let blocks: Vec<usize> = match multicast {
+            None => vec![own],
+            Some(mask) => {
+                let mask = self.scalar(env, warp, at, mask, lane);
+                (0..16).filter(|&rank| mask >> rank & 1 == 1).collect()
+            }
+        };
+        if let Some(rank) = blocks.iter().find(|&&rank| rank >= self.blocks.len()) {
+            let message = format!("copies to block {rank} of the cluster, which has {}", self.blocks.len());
+            self.report(env, FindingKind::OutOfBounds, Where::thread(at, warp, lane), None, message, None);
+            return;
+        }
+        let from = Where::thread(at, warp, lane);
+        self.check_sources(env, warp, at, lane, &mut runs);
+        let mut targets = Vec::new();
+        for rank in blocks {
+            let address = offset | index(rank) << window::BLOCK_SHIFT;
+            let place = self.shared_place(env, warp, at, Space::SharedCluster, lane, address, bytes as usize, "copies to");
+            if place.is_none() || !self.copy_target(env, warp, at, lane, rank, mbarrier) {
+                return;
+            }
+            let Some((epoch, phase)) = self.stamp(rank, mbarrier) else { return };
+            if env.options.check {
+                self.async_shared(env, warp, at, lane, rank, offset, bytes, AccessKind::Write, epoch);
+                self.add_visitor(rank, epoch, at.op);
+            }
+            targets.push(Target { block: rank, mbarrier, phase });
+        }
+        let ranges: Vec<(u64, u32)> = merged(&runs);
+        if env.options.count {
+            let total: u64 = ranges.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
+            let sectors = ranges.iter().map(|&(address, bytes)| (address + u64::from(bytes)).div_ceil(32) - address / 32).sum();
+            self.sites.copied(at.op, u64::from(bytes) * targets.len() as u64, total, sectors);
+        }
+        if env.options.check
+            && let Some(target) = targets.first()
+            && let Some((epoch, _)) = self.stamp(target.block, target.mbarrier)
+        {
+            self.log_ranges(env, warp, at, lane, AccessKind::Read, Proxy::Async, epoch, ranges, None);
+        }
+        self.start(Work::Load { runs, targets, bytes: u64::from(bytes), fill, from });
+    }
+
+    /// Reports parts of a copy that lie in no buffer, and takes them out.
+    fn check_sources(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, runs: &mut [Run]) {
+        for run in runs {
+            if let Some(address) = run.global
+                && env.memory.find(address, run.bytes as usize, warp.hint).is_none()
+            {
+                self.out_of_bounds_global(env, warp, at, lane, address, run.bytes as usize, "copies");
+                run.global = None;
+            }
+        }
+    }
+
+    /// Whether an mbarrier can be the target of a copy.
+    fn copy_target(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, block: usize, mbarrier: u32) -> bool {
+        let address = mbarrier | index(block) << window::BLOCK_SHIFT;
+        if self.shared_place(env, warp, at, Space::SharedCluster, lane, address, 8, "uses the mbarrier in").is_none()
+            || !self.live_mbarrier(env, warp, at, lane, block, mbarrier)
+        {
+            return false;
+        }
+        self.check_fenced(env, warp, at, lane, block, mbarrier);
+        true
+    }
+
+    /// Checks and records the access of a copy to shared memory.
+    #[allow(clippy::too_many_arguments, reason = "one access")]
+    pub(crate) fn async_shared(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        block: usize,
+        offset: u32,
+        bytes: u32,
+        kind: AccessKind,
+        epoch: Epoch,
+    ) {
+        let access = Checked {
+            epoch,
+            issuer: self.agent(at.block, warp.index, lane, env),
+            know: warp.clock.view(lane),
+            pc: at.op,
+            kind,
+            strong: None,
+            proxy: Proxy::Async,
+        };
+        let range = offset as usize..offset as usize + bytes as usize;
+        let Some(shadow) = &mut self.blocks[block].shadow else { return };
+        let uninitialised = if kind == AccessKind::Read { shadow.first_uninitialised(range.clone()) } else { None };
+        let conflict = shadow.access(range, &access);
+        if let Some(first) = uninitialised {
+            self.uninitialised(env, warp, at, lane, "shared", first as u64, None);
+        }
+        if let Some(conflict) = conflict {
+            self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane), kind, bytes as usize);
+        }
+    }
+
+    /// A copy from shared to global memory that completes as a group.
+    #[allow(clippy::too_many_arguments, reason = "one copy")]
+    fn bulk_store(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        src: u32,
+        bytes: u32,
+        mut runs: Vec<Run>,
+        combine: Option<(Combine, Type)>,
+    ) {
+        let Some((block, offset)) = self.shared_place(env, warp, at, Space::SharedCta, lane, src, bytes as usize, "copies from")
+        else {
+            return;
+        };
+        self.check_sources(env, warp, at, lane, &mut runs);
+        let group = warp.bulk[lane as usize].committed + 1;
+        warp.bulk[lane as usize].open += 1;
+        let ranges = merged(&runs);
+        if env.options.count {
+            let total: u64 = ranges.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
+            let sectors = ranges.iter().map(|&(address, bytes)| (address + u64::from(bytes)).div_ceil(32) - address / 32).sum();
+            self.sites.copied(at.op, u64::from(bytes), total, sectors);
+        }
+        if env.options.check {
+            let epoch = |agent: Agent| Epoch { agent, clock: group };
+            let reads = epoch(self.stream_agent(at.block, warp.index, lane, Stream::BulkRead, env));
+            self.async_shared(env, warp, at, lane, block, offset, bytes, AccessKind::Read, reads);
+            let writes = epoch(self.stream_agent(at.block, warp.index, lane, Stream::BulkWrite, env));
+            let (kind, scope) = match combine {
+                Some(_) => (AccessKind::Atomic, Some(Scope::Gpu)),
+                None => (AccessKind::Write, None),
+            };
+            self.log_ranges(env, warp, at, lane, kind, Proxy::Async, writes, ranges, scope);
+        }
+        let issuer = Issuer { block: at.block, warp: warp.index, lane, group };
+        self.start(Work::StoreRead { issuer, runs, combine });
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one copy")]
+    fn push(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        dst: Address,
+        src: Address,
+        bytes: u32,
+        mbarrier: Address,
+        combine: Option<(Combine, Type)>,
+    ) {
+        let dst = self.shared_addresses(env, warp, at, dst, Space::SharedCluster)[lane as usize];
+        let src = self.shared_addresses(env, warp, at, src, Space::SharedCta)[lane as usize];
+        let (target, mbarrier) = location(self.shared_addresses(env, warp, at, mbarrier, Space::SharedCluster)[lane as usize]);
+        self.check_unit(env, warp, at, lane, u64::from(dst), 16, "shared");
+        self.check_unit(env, warp, at, lane, u64::from(src), 16, "shared");
+        let size = bytes as usize;
+        let to = self.shared_place(env, warp, at, Space::SharedCluster, lane, dst, size, "copies to");
+        let from = self.shared_place(env, warp, at, Space::SharedCta, lane, src, size, "copies from");
+        let (Some(to), Some(from)) = (to, from) else { return };
+        if target >= self.blocks.len() || !self.copy_target(env, warp, at, lane, target, mbarrier) {
+            return;
+        }
+        let Some((epoch, phase)) = self.stamp(target, mbarrier) else { return };
+        if env.options.check {
+            self.async_shared(env, warp, at, lane, from.0, from.1, bytes, AccessKind::Read, epoch);
+            self.async_shared(env, warp, at, lane, to.0, to.1, bytes, AccessKind::Write, epoch);
+            self.add_visitor(to.0, epoch, at.op);
+        }
+        let target = Target { block: target, mbarrier, phase };
+        let at = Where::thread(at, warp, lane);
+        self.start(Work::Push { block: from.0, src: from.1, bytes, dst: to, target, combine, from: at });
+    }
+
+    /// Notes an access of a copy to global memory for the end of the round.
+    #[allow(clippy::too_many_arguments, reason = "one access")]
+    fn log_ranges(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        kind: AccessKind,
+        proxy: Proxy,
+        epoch: Epoch,
+        ranges: Vec<(u64, u32)>,
+        strong: Option<Scope>,
+    ) {
+        let issuer = self.agent(at.block, warp.index, lane, env);
+        self.log.push(Logged {
+            op: at.op,
+            block: at.block,
+            warp: warp.index,
+            lanes: 1 << lane,
+            addresses: Addresses::Ranges(ranges.into_boxed_slice()),
+            bytes: 0,
+            kind,
+            strong,
+            proxy,
+            epoch,
+            issuer,
+            views: std::iter::once((1 << lane, warp.clock.view(lane).clone())).collect(),
+        });
+    }
+
+    /// The tensor map at a generic address.
+    fn tensor_map(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, address: Address) -> Option<TensorMap> {
+        let address = self.addresses(env, warp, at, address, Space::Generic)[lane as usize];
+        if address % 64 != 0 {
+            self.check_unit(env, warp, at, lane, address, 64, "tensor map");
+        }
+        let bytes = self.map_bytes(env, warp, At { lanes: 1 << lane, ..at }, lane, Space::Generic, address);
+        match TensorMap::decode(&bytes) {
+            Ok(map) => Some(map),
+            Err(error) => {
+                let message = format!("uses a tensor map that is none: {error}");
+                self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
+                None
+            }
+        }
+    }
+
+    fn map_bytes(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, space: Space, address: u64) -> [u8; 128] {
+        let mut bytes = [0; 128];
+        for (i, piece) in bytes.chunks_exact_mut(16).enumerate() {
+            let mut data = [[0; MOST]; 32];
+            let addresses = [address + i as u64 * 16; 32];
+            let access = piece_access(space);
+            self.gather(env, warp, at, &access, &addresses, 16, &mut data);
+            piece.copy_from_slice(&data[lane as usize][..16]);
+        }
+        bytes
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the operands of the instruction")]
+    fn change_map(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        address: Address,
+        space: Space,
+        change: impl FnOnce(&mut TensorMap) -> Result<(), crate::tensor::TensorError>,
+    ) {
+        let address = self.addresses(env, warp, at, address, space)[lane as usize];
+        let one = At { lanes: 1 << lane, ..at };
+        let bytes = self.map_bytes(env, warp, one, lane, space, address);
+        let changed = TensorMap::decode(&bytes).and_then(|mut map| change(&mut map).map(|()| map.encode()));
+        match changed {
+            Ok(bytes) => self.write_map(env, warp, one, lane, space, address, &bytes),
+            Err(error) => {
+                let message = format!("tensormap.replace: {error}");
+                self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
+    fn write_map(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, space: Space, address: u64, bytes: &[u8; 128]) {
+        for (i, piece) in bytes.chunks_exact(16).enumerate() {
+            let mut data = [[0; MOST]; 32];
+            data[lane as usize][..16].copy_from_slice(piece);
+            let addresses = [address + i as u64 * 16; 32];
+            self.scatter(env, warp, at, &piece_access(space), &addresses, 16, &data);
+        }
+    }
+
+    /// `tensormap.cp_fenceproxy`: the warp copies the map and releases it.
+    fn publish_map(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, dst: Address, src: Address, strength: Strength) {
+        let lane = at.lanes.trailing_zeros().min(31);
+        let one = At { lanes: 1 << lane, ..at };
+        let src = u64::from(self.shared_addresses(env, warp, at, src, Space::SharedCta)[lane as usize]);
+        let dst = self.addresses(env, warp, at, dst, Space::Global)[lane as usize];
+        if env.options.check {
+            warp.clock.sync(at.lanes);
+        }
+        let bytes = self.map_bytes(env, warp, one, lane, Space::SharedCta, src);
+        self.write_map(env, warp, one, lane, Space::Global, dst, &bytes);
+        let access = Access { strength: Strength { order: Order::Release, ..strength }, ..piece_access(Space::Global) };
+        self.publish(env, warp, one, &access, &[dst; 32]);
+    }
+
+    /// Whether some copy of a block still reads or writes its shared memory.
+    pub(crate) fn unread_stores(&self, warp: &Warp, lanes: u32) -> Option<u32> {
+        bits(lanes).find(|&lane| {
+            let groups = warp.bulk[lane as usize];
+            groups.open > 0 || groups.committed > warp.bulk_read[lane as usize]
+        })
+    }
+
+    /// How many copies are under way towards an mbarrier.
+    pub(crate) fn copies_towards(&self, block: usize, offset: u32) -> usize {
+        let aims = |targets: &[Target]| targets.iter().any(|target| target.block == block && target.mbarrier == offset);
+        self.asyncs
+            .iter()
+            .filter(|work| match &work.work {
+                Work::Load { targets, .. } => aims(targets),
+                Work::Push { target, .. } => aims(std::slice::from_ref(target)),
+                _ => false,
+            })
+            .count()
+    }
+}
+
+/// An access to 16 bytes of a tensor map.
+fn piece_access(space: Space) -> Access {
+    Access {
+        space,
+        address: Address { base: Src::Imm(0), offset: 0 },
+        ty: Type::B64,
+        count: 2,
+        strength: Strength { order: Order::Weak, scope: Scope::Cta },
+    }
+}
+
+/// Fills in elements outside of the tensor: their bits and size.
+fn outside((bits, size): (u64, usize), data: &mut [u8]) {
+    let element = bits.to_le_bytes();
+    for (i, byte) in data.iter_mut().enumerate() {
+        *byte = element[i % size.clamp(1, 8)];
+    }
+}
+
+/// Combines `old` into `data`, element by element.
+fn combine_bytes(combine: Combine, ty: Type, old: &[u8], data: &mut [u8]) {
+    let element = ty.bits().div_ceil(8) as usize;
+    for (old, new) in old.chunks_exact(element).zip(data.chunks_exact_mut(element)) {
+        if let Some(value) = combine.apply(ty, number(old), number(new), 0) {
+            new.copy_from_slice(&value.to_le_bytes()[..element.min(8)]);
+        }
+    }
+}
+
+/// The parts of a copy that lie in global memory, neighbours united.
+fn merged(runs: &[Run]) -> Vec<(u64, u32)> {
+    let mut pieces: Vec<(u64, u32)> = runs.iter().filter_map(|run| Some((run.global?, run.bytes))).collect();
+    pieces.sort_unstable();
+    let mut ranges: Vec<(u64, u32)> = Vec::new();
+    for (address, bytes) in pieces {
+        match ranges.last_mut() {
+            Some((from, len)) if *from + u64::from(*len) == address => *len += bytes,
+            _ => ranges.push((address, bytes)),
+        }
+    }
+    ranges
+}

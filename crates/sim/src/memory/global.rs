@@ -1,0 +1,112 @@
+//! Buffers and module variables.
+//!
+//! Allocations lie apart from each other, so that an access that leaves one is noticed. Each remembers which of its bytes have
+//! been written, unless it came with contents.
+
+use super::window::BUFFERS;
+
+/// Distance between the end of a buffer and the start of the next: an index that is off by less is noticed.
+const GAP: u64 = 1 << 16;
+
+/// The value of bytes that nobody has written: signalling NaNs as floats, absurd as indices.
+pub(crate) const POISON: u8 = 0xA5;
+
+/// One buffer or module variable.
+#[derive(Clone, Debug)]
+pub(crate) struct Allocation {
+    /// What reports call it.
+    pub(crate) name: String,
+    /// Generic address of the first byte.
+    pub(crate) address: u64,
+    /// The contents.
+    pub(crate) bytes: Vec<u8>,
+    /// One bit a byte that has been written; `None` when all have.
+    pub(crate) written: Option<Vec<u64>>,
+    /// Constant memory: stores are faults.
+    pub(crate) constant: bool,
+}
+
+impl Allocation {
+    /// Whether `len` bytes from `offset` on have all been written.
+    pub(crate) fn is_written(&self, offset: usize, len: usize) -> bool {
+        self.written.as_ref().is_none_or(|bits| (offset..offset + len).all(|i| bits[i / 64] >> (i % 64) & 1 == 1))
+    }
+
+    /// Notes that `len` bytes from `offset` on have been written.
+    pub(crate) fn mark_written(&mut self, offset: usize, len: usize) {
+        if let Some(bits) = &mut self.written {
+            for i in offset..offset + len {
+                bits[i / 64] |= 1 << (i % 64);
+            }
+        }
+    }
+}
+
+/// All of them, by address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GlobalMemory {
+    allocations: Vec<Allocation>,
+    next: u64,
+}
+
+impl GlobalMemory {
+    /// A new buffer behind all others, aligned to 256 bytes as the driver aligns them.
+    pub(crate) fn allocate(&mut self, name: String, bytes: Vec<u8>, written: bool) -> u64 {
+        let address = self.next.max(BUFFERS);
+        self.next = (address + bytes.len() as u64 + GAP).next_multiple_of(256);
+        let written = (!written).then(|| vec![0; bytes.len().div_ceil(64)]);
+        self.insert(Allocation { name, address, bytes, written, constant: false });
+        address
+    }
+
+    /// An allocation at a given address that overlaps no other; one at the same address is replaced.
+    pub(crate) fn insert(&mut self, allocation: Allocation) {
+        let at = self.allocations.partition_point(|other| other.address < allocation.address);
+        match self.allocations.get_mut(at) {
+            Some(other) if other.address == allocation.address => *other = allocation,
+            _ => self.allocations.insert(at, allocation),
+        }
+    }
+
+    /// Removes the allocation that starts at an address.
+    pub(crate) fn remove(&mut self, address: u64) -> Option<Allocation> {
+        let at = self.allocations.iter().position(|allocation| allocation.address == address)?;
+        Some(self.allocations.remove(at))
+    }
+
+    /// The index of the allocation that holds `len` bytes from an address on; `hint` is tried first.
+    #[inline]
+    pub(crate) fn find(&self, address: u64, len: usize, hint: usize) -> Option<usize> {
+        let inside = |allocation: &Allocation| {
+            let offset = address.wrapping_sub(allocation.address);
+            offset.checked_add(len as u64).is_some_and(|end| end <= allocation.bytes.len() as u64)
+        };
+        if self.allocations.get(hint).is_some_and(inside) {
+            return Some(hint);
+        }
+        let at = self.allocations.partition_point(|allocation| allocation.address <= address).checked_sub(1)?;
+        inside(&self.allocations[at]).then_some(at)
+    }
+
+    /// The allocation nearest below or around an address, for messages.
+    pub(crate) fn nearest(&self, address: u64) -> Option<&Allocation> {
+        let at = self.allocations.partition_point(|allocation| allocation.address <= address);
+        self.allocations.get(at.checked_sub(1)?)
+    }
+
+    /// By index.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> &Allocation {
+        &self.allocations[index]
+    }
+
+    /// By index, to change it.
+    pub(crate) fn get_mut(&mut self, index: usize) -> &mut Allocation {
+        &mut self.allocations[index]
+    }
+
+    /// The allocation that starts at an address.
+    pub(crate) fn at(&self, address: u64) -> Option<&Allocation> {
+        self.allocations.iter().find(|allocation| allocation.address == address)
+    }
+}
