@@ -6,7 +6,8 @@
 use crate::check::{FindingKind, Kind as AccessKind};
 use crate::memory::POISON;
 use crate::number::{Combine, Lanes};
-use crate::program::{Access, Kind};
+use crate::program::{Access, Kind, Src};
+use tilewright_ptx::Type;
 
 use super::access::{MOST, Spaces, low, number};
 use super::cluster::{Cluster, Env, Stop, index};
@@ -25,7 +26,7 @@ impl Cluster {
         kind: &Kind,
         turn: bool,
     ) -> Result<Flow, Stop> {
-        let Kind::Atomic { access, combine, dst, value, compare } = kind else { return Ok(Flow::Next) };
+        let Kind::Atomic { access, combine, dst, value, compare: compare_source } = kind else { return Ok(Flow::Next) };
         let addresses = self.addresses(env, warp, at, access.address, access.space);
         let spaces = Spaces::new(access.space, &addresses, at.lanes);
         if spaces.global != 0 && !turn {
@@ -34,8 +35,11 @@ impl Cluster {
         let element = access.ty.bits().div_ceil(8) as usize;
         let bytes = element * usize::from(access.count);
         let values: Vec<Lanes> = value.iter().map(|&src| self.lanes(env, warp, at, src)).collect();
-        let compare = compare.map_or([0; 32], |src| self.lanes(env, warp, at, src));
-        let mut old = vec![[0u64; 32]; usize::from(access.count)];
+        let compare = compare_source.map_or([0; 32], |src| self.lanes(env, warp, at, src));
+        let wide = access.ty == Type::B128;
+        let high = compare_source.and_then(|src| if let Src::Reg(low) = src { Some(Src::Reg(low + 1)) } else { None });
+        let compare_high = high.filter(|_| wide).map_or([0; 32], |src| self.lanes(env, warp, at, src));
+        let mut old = vec![[0u64; 32]; if wide { 2 } else { usize::from(access.count) }];
         if spaces.global != 0 {
             let at = At { lanes: spaces.global, ..at };
             if env.options.count {
@@ -60,7 +64,7 @@ impl Cluster {
                     let at = At { lanes: 1 << lane, ..at };
                     self.log_global(env, warp, at, AccessKind::Atomic, access.strength, &addresses, bytes);
                 }
-                let changed = update(access, *combine, place, lane, &values, compare[lane as usize], &mut old);
+                let changed = update(access, *combine, place, lane, &values, [compare[lane as usize], compare_high[lane as usize]], &mut old);
                 self.overlay.write(found, address, place);
                 self.exchange(env, warp, at, lane, Place::Global(address), access.strength);
                 match changed {
@@ -95,7 +99,7 @@ impl Cluster {
                     self.check_shared(env, warp, at, lane, block, offset, bytes, AccessKind::Atomic, access.strength, None);
                 }
                 let place = &mut self.blocks[block].shared[from..from + bytes];
-                let changed = update(access, *combine, place, lane, &values, compare[lane as usize], &mut old);
+                let changed = update(access, *combine, place, lane, &values, [compare[lane as usize], compare_high[lane as usize]], &mut old);
                 self.exchange(env, warp, at, lane, shared_location(address), access.strength);
                 match changed {
                     Some(changed) => self.progress += u64::from(changed),
@@ -130,15 +134,18 @@ fn update(
     place: &mut [u8],
     lane: u32,
     values: &[Lanes],
-    compare: u64,
+    compare: [u64; 2],
     old: &mut [Lanes],
 ) -> Option<bool> {
+    if access.ty == Type::B128 {
+        return update_wide(combine, place, lane, values, compare, old);
+    }
     let element = access.ty.bits().div_ceil(8) as usize;
     let mut changed = false;
     for (i, slot) in place.chunks_exact_mut(element).enumerate() {
         let before = number(slot);
         let value = values.get(i).map_or(0, |values| values[lane as usize]);
-        let after = combine.apply(access.ty, before, value, compare)?;
+        let after = combine.apply(access.ty, before, value, compare[0])?;
         if let Some(old) = old.get_mut(i) {
             old[lane as usize] = before;
         }
@@ -146,4 +153,21 @@ fn update(
         slot.copy_from_slice(&after.to_le_bytes()[..element.min(8)]);
     }
     Some(changed)
+}
+
+/// The same for 128 bits, which are exchanged or compared as one.
+fn update_wide(combine: Combine, place: &mut [u8], lane: u32, values: &[Lanes], compare: [u64; 2], old: &mut [Lanes]) -> Option<bool> {
+    let before = [number(&place[..8]), number(&place[8..16])];
+    let value = [0, 1].map(|half: usize| values.get(half).map_or(0, |values| values[lane as usize]));
+    let after = match combine {
+        Combine::Exch => value,
+        Combine::Cas if before == compare => value,
+        Combine::Cas => before,
+        _ => return None,
+    };
+    for half in 0..2 {
+        old[half][lane as usize] = before[half];
+        place[half * 8..half * 8 + 8].copy_from_slice(&after[half].to_le_bytes());
+    }
+    Some(before != after)
 }

@@ -36,6 +36,8 @@ pub(crate) struct Env<'a> {
     pub(crate) shared: &'a SharedMap,
     /// The bytes of the kernel's parameters.
     pub(crate) params: &'a [u8],
+    /// Address of the workspace of a cooperative launch.
+    pub(crate) workspace: u64,
     /// Global memory at the start of the round.
     pub(crate) memory: &'a GlobalMemory,
     /// What strong writes to global memory have released.
@@ -56,11 +58,6 @@ impl Env<'_> {
     pub(crate) fn op_at(&self, id: u32) -> (&Function, usize) {
         let function = self.bases.partition_point(|&base| base <= id).saturating_sub(1);
         (&self.program.functions[function], (id - self.bases[function]) as usize)
-    }
-
-    /// Whether the program has `wgmma`, so that register writes must be dated.
-    pub(crate) fn has_wgmma(&self) -> bool {
-        !self.uses.is_empty()
     }
 }
 
@@ -227,12 +224,7 @@ impl Cluster {
             let lanes = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
             let clock = WarpClock::new(self.id, self.slot(rank, index, Stream::Threads, env), lanes);
             let entry = env.entry;
-            let mut warp =
-                Warp::new(index, lanes, clock, env.entry_index, entry.registers, entry.predicates, entry.frame_bytes);
-            if env.has_wgmma() {
-                warp.write_times = vec![0; warp.registers.len()];
-            }
-            Box::new(warp)
+            Box::new(Warp::new(index, lanes, clock, env.entry_index, entry.registers, entry.predicates, entry.frame_bytes))
         });
         Block {
             rank,

@@ -87,7 +87,7 @@ impl Cluster {
                     Vote::Ballot(dst) => set(warp, at, dst, &[u64::from(votes); 32]),
                 }
             }
-            Kind::Match { dst, p, a, bits: width, .. } => {
+            Kind::Match { all, dst, p, a, bits: width, .. } => {
                 let mut value = self.lanes(env, warp, at, *a);
                 if *width < 64 {
                     value = value.map(|lane| lane & ((1 << width) - 1));
@@ -95,11 +95,11 @@ impl Cluster {
                 let same: Lanes = std::array::from_fn(|lane| {
                     u64::from(bits(members).filter(|&other| value[other as usize] == value[lane]).fold(0u32, |m, l| m | 1 << l))
                 });
-                if let Some(p) = p {
+                if *all {
                     let first = value[members.trailing_zeros().min(31) as usize];
-                    let all = bits(members).all(|lane| value[lane as usize] == first);
-                    set(warp, at, *dst, &[if all { u64::from(members) } else { 0 }; 32]);
-                    set_predicate(warp, at, Some(*p), if all { u32::MAX } else { 0 });
+                    let agree = bits(members).all(|lane| value[lane as usize] == first);
+                    set(warp, at, *dst, &[if agree { u64::from(members) } else { 0 }; 32]);
+                    set_predicate(warp, at, *p, if agree { u32::MAX } else { 0 });
                 } else {
                     set(warp, at, *dst, &same);
                 }

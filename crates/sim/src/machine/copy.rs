@@ -54,6 +54,7 @@ enum Work {
     CpArrive { block: usize, warp: u32, lane: u32, mbarrier: (usize, u32), know: Option<Arc<Knowledge>> },
     Load { runs: Vec<Run>, targets: Vec<Target>, bytes: u64, fill: (u64, usize), from: Where },
     Push { block: usize, src: u32, bytes: u32, dst: (usize, u32), target: Target, combine: Option<(Combine, Type)>, from: Where },
+    Element { dst: (usize, u32), data: Vec<u8>, target: Target, combine: Option<(Combine, Type)>, from: Where },
     StoreRead { issuer: Issuer, runs: Vec<Run>, combine: Option<(Combine, Type)> },
     StoreWrite { issuer: Issuer, pieces: Vec<(u64, Vec<u8>)>, combine: Option<(Combine, Type)> },
     Wgmma(Box<WgmmaWork>),
@@ -156,6 +157,15 @@ impl Cluster {
                 }
                 self.write_shared(dst.1 | index(dst.0) << window::BLOCK_SHIFT, &data);
                 self.complete_bytes(env, target.block, target.mbarrier, target.phase, u64::from(bytes), from);
+            }
+            Work::Element { dst, mut data, target, combine, from } => {
+                if let Some((combine, ty)) = combine {
+                    let at = dst.1 as usize;
+                    let old = self.blocks[dst.0].shared[at..at + data.len()].to_vec();
+                    combine_bytes(combine, ty, &old, &mut data);
+                }
+                self.write_shared(dst.1 | index(dst.0) << window::BLOCK_SHIFT, &data);
+                self.complete_bytes(env, target.block, target.mbarrier, target.phase, data.len() as u64, from);
             }
             Work::StoreRead { issuer, runs, combine } => {
                 let pieces = runs
@@ -462,6 +472,9 @@ impl Cluster {
                 }
                 self.push(env, warp, at, lane, *dst, *src, bytes, *mbarrier, *combine);
             }
+            Bulk::Element { dst, src, ty, mbarrier, combine } => {
+                self.element(env, warp, at, lane, *dst, src, *ty, *mbarrier, *combine);
+            }
             Bulk::Store { dst, src, bytes, combine, mask } => {
                 let bytes = low(self.scalar(env, warp, at, *bytes, lane));
                 let dst = self.addresses(env, warp, at, *dst, Space::Global)[lane as usize];
@@ -632,13 +645,8 @@ impl Cluster {
     /// Whether an mbarrier can be the target of a copy.
     fn copy_target(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, block: usize, mbarrier: u32) -> bool {
         let address = mbarrier | index(block) << window::BLOCK_SHIFT;
-        if self.shared_place(env, warp, at, Space::SharedCluster, lane, address, 8, "uses the mbarrier in").is_none()
-            || !self.live_mbarrier(env, warp, at, lane, block, mbarrier)
-        {
-            return false;
-        }
-        self.check_fenced(env, warp, at, lane, block, mbarrier);
-        true
+        self.shared_place(env, warp, at, Space::SharedCluster, lane, address, 8, "uses the mbarrier in").is_some()
+            && self.live_mbarrier(env, warp, at, lane, block, mbarrier)
     }
 
     /// Checks and records the access of a copy to shared memory.
@@ -661,7 +669,7 @@ impl Cluster {
             know: warp.clock.view(lane),
             pc: at.op,
             kind,
-            strong: None,
+            strong: (kind == AccessKind::Atomic).then_some(Scope::Cluster),
             proxy: Proxy::Async,
         };
         let range = offset as usize..offset as usize + bytes as usize;
@@ -751,6 +759,43 @@ impl Cluster {
         let target = Target { block: target, mbarrier, phase };
         let at = Where::thread(at, warp, lane);
         self.start(Work::Push { block: from.0, src: from.1, bytes, dst: to, target, combine, from: at });
+    }
+
+    /// `st.async` and `red.async` of one lane.
+    #[allow(clippy::too_many_arguments, reason = "the operands of the instruction")]
+    fn element(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        dst: Address,
+        src: &[Src],
+        ty: Type,
+        mbarrier: Address,
+        combine: Option<Combine>,
+    ) {
+        let size = ty.bits().div_ceil(8) as usize;
+        let mut data = Vec::new();
+        for &src in src {
+            data.extend_from_slice(&self.scalar(env, warp, at, src, lane).to_le_bytes()[..size.min(8)]);
+        }
+        let dst = self.shared_addresses(env, warp, at, dst, Space::SharedCluster)[lane as usize];
+        let (target, mbarrier) = location(self.shared_addresses(env, warp, at, mbarrier, Space::SharedCluster)[lane as usize]);
+        let Some(to) = self.shared_place(env, warp, at, Space::SharedCluster, lane, dst, data.len(), "stores to") else { return };
+        if target >= self.blocks.len() || !self.copy_target(env, warp, at, lane, target, mbarrier) {
+            return;
+        }
+        let Some((epoch, phase)) = self.stamp(target, mbarrier) else { return };
+        if env.options.check {
+            let kind = if combine.is_some() { AccessKind::Atomic } else { AccessKind::Write };
+            self.async_shared(env, warp, at, lane, to.0, to.1, index(data.len()), kind, epoch);
+            self.add_visitor(to.0, epoch, at.op);
+        }
+        let target = Target { block: target, mbarrier, phase };
+        let from = Where::thread(at, warp, lane);
+        let combine = combine.map(|combine| (combine, ty));
+        self.start(Work::Element { dst: to, data, target, combine, from });
     }
 
     /// Notes an access of a copy to global memory for the end of the round.
@@ -877,7 +922,7 @@ impl Cluster {
             .iter()
             .filter(|work| match &work.work {
                 Work::Load { targets, .. } => aims(targets),
-                Work::Push { target, .. } => aims(std::slice::from_ref(target)),
+                Work::Push { target, .. } | Work::Element { target, .. } => aims(std::slice::from_ref(target)),
                 _ => false,
             })
             .count()

@@ -398,6 +398,9 @@ impl Cluster {
             R::TotalSmemSize => geometry.static_shared + geometry.dynamic_shared + 1024,
             R::AggrSmemSize => geometry.static_shared + geometry.dynamic_shared,
             R::DynamicSmemSize => geometry.dynamic_shared,
+            // Where cooperative groups find the workspace of a cooperative launch.
+            R::Envreg1 => return [env.workspace >> 32; 32],
+            R::Envreg2 => return [env.workspace & u64::from(u32::MAX); 32],
             R::ReservedSmemOffsetEnd | R::ReservedSmemOffsetCap => 1024,
             R::Clock | R::Clock64 | R::Globaltimer => return [self.now; 32],
             R::GlobaltimerLo => return [self.now & u64::from(u32::MAX); 32],
@@ -517,8 +520,9 @@ impl Cluster {
         let mut new = top;
         match kind {
             Kind::Alloca { dst, bytes } => {
-                let lane = at.lanes.trailing_zeros();
-                let bytes = self.scalar(env, warp, at, *bytes, lane).min(1 << 24);
+                // Lanes that want less share the place of the one that wants most.
+                let sizes = self.lanes(env, warp, at, *bytes);
+                let bytes = bits(at.lanes).map(|lane| sizes[lane as usize]).max().unwrap_or(0).min(1 << 24);
                 set(warp, at, *dst, &[u64::from(top); 32]);
                 new = top.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX).next_multiple_of(16));
             }
@@ -612,11 +616,7 @@ impl Cluster {
                 self.assert_failed(env, warp, at, offsets);
                 Err(Stop::Dead)
             }
-            Callee::Malloc(..) | Callee::Free(_) => {
-                let (function, pc) = env.op_at(at.op);
-                let what = "malloc and free in a kernel".to_owned();
-                Err(SimError::Unsupported { line: function.lines[pc], what }.into())
-            }
+            Callee::Malloc(..) | Callee::Free(_) => Ok(Flow::Wait(Wait::Serial)),
         }
     }
 
@@ -641,9 +641,6 @@ impl Cluster {
         let room = (registers + target.registers) as usize;
         if warp.registers.len() < room {
             warp.registers.resize(room, [0; 32]);
-        }
-        if env.has_wgmma() && warp.write_times.len() < room {
-            warp.write_times.resize(room, 0);
         }
         let room = (predicates + target.predicates) as usize;
         if warp.predicates.len() < room {
@@ -845,9 +842,6 @@ pub(crate) fn set(warp: &mut Warp, at: At, register: u32, value: &Lanes) {
                 target[lane] = value[lane];
             }
         }
-    }
-    if !warp.write_times.is_empty() {
-        warp.write_times[index] = warp.executed;
     }
 }
 

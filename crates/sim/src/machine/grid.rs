@@ -10,15 +10,15 @@ use tilewright_hardware::{Arch, occupancy};
 
 use crate::check::{Access as Checked, Agent, Conflict, Epoch, Finding, FindingKind, Findings, GlobalShadow, Hazard, Place};
 use crate::count::Sites;
-use crate::memory::{GlobalMemory, NumberMap};
-use crate::program::{Kind, Program, Role};
+use crate::memory::{GlobalMemory, NumberMap, POISON};
+use crate::program::{Callee, Kind, Program, Role};
 use crate::{Options, SimError};
 
 use super::cluster::{Cluster, Env, Random, Stop, index};
 use super::exec::{At, Flow};
 use super::shared::SharedMap;
 use super::sync::{Addresses, SyncVar};
-use super::warp::Wait;
+use super::warp::{Wait, Warp};
 
 /// Ops that a cluster may execute in a round.
 const QUANTUM: u64 = 20_000;
@@ -29,7 +29,9 @@ const PART_SHIFT: u32 = 12;
 /// Clusters that are resident at first; more join when these only wait.
 const FIRST_RESIDENT: usize = 64;
 /// Rounds without any change after which everybody who polls is stuck.
-const STUCK_ROUNDS: u32 = 100;
+const STUCK_ROUNDS: u32 = 150;
+/// Most bytes that one call of `malloc` gives: the default heap of a device.
+const HEAP: usize = 8 << 20;
 /// Most text that a kernel can print.
 const MOST_OUTPUT: usize = 16 << 20;
 
@@ -174,6 +176,7 @@ pub(crate) fn run(
         bases,
         uses,
         shared,
+        workspace: memory.allocate("the workspace of cooperative groups".to_owned(), vec![0; 64], true),
         sync: NumberMap::default(),
         shadows: if options.check { (0..PARTS).map(|_| GlobalShadow::new()).collect() } else { Vec::new() },
         random: Random::new(options.seed ^ 0x5EED),
@@ -196,7 +199,8 @@ pub(crate) fn run(
         // Without threads of our own there are still those of everybody.
         Err(_) => launch.rounds(memory)?,
     }
-    let Launch { findings, mut outcome, .. } = launch;
+    let Launch { findings, mut outcome, workspace, .. } = launch;
+    memory.remove(workspace);
     outcome.findings = findings.into_sorted();
     Ok(outcome)
 }
@@ -227,6 +231,7 @@ struct Launch<'a> {
     bases: Vec<u32>,
     uses: Vec<Vec<Box<[(u32, bool)]>>>,
     shared: SharedMap,
+    workspace: u64,
     sync: NumberMap<u64, SyncVar>,
     shadows: Vec<GlobalShadow>,
     random: Random,
@@ -254,6 +259,7 @@ impl Launch<'_> {
             geometry: self.geometry,
             shared: &self.shared,
             params: self.params,
+            workspace: self.workspace,
             memory,
             sync: &self.sync,
             options: self.options,
@@ -275,7 +281,8 @@ impl Launch<'_> {
                     live.push(Cluster::new(u32::try_from(next).unwrap_or(u32::MAX), &env));
                     next += 1;
                 }
-                let quantum = if total == 1 { QUANTUM * 16 } else { QUANTUM };
+                // A lone cluster waits for nobody, and those that only poll need no time to do it.
+                let quantum = if stuck > 0 { QUANTUM / 2 } else if total == 1 { QUANTUM * 16 } else { QUANTUM };
                 let before: Vec<u64> = live.iter().map(|cluster| cluster.progress).collect();
                 live.par_iter_mut().for_each(|cluster| cluster.run(&env, quantum));
                 let moved = live.iter().zip(&before).any(|(cluster, &before)| cluster.progress != before);
@@ -323,6 +330,7 @@ impl Launch<'_> {
             cluster.log.clear();
             changed |= cluster.overlay.commit(memory);
             self.take_released(cluster);
+            cluster.heap(self.program, memory);
             if self.turn(memory, cluster) {
                 changed |= cluster.overlay.commit(memory);
                 self.take_released(cluster);
@@ -518,6 +526,54 @@ fn report_found(env: &Env<'_>, cluster: &mut Cluster, found: &Found) {
 }
 
 impl Cluster {
+    /// Does the calls of `malloc` and `free` for which warps wait.
+    fn heap(&mut self, program: &Program, memory: &mut GlobalMemory) {
+        for block in 0..self.blocks.len() {
+            for warp in 0..self.blocks[block].warps.len() {
+                if !self.blocks[block].warps[warp].paths.iter().any(|path| path.wait == Wait::Serial) {
+                    continue;
+                }
+                let spare = self.take_spare();
+                let mut running = std::mem::replace(&mut self.blocks[block].warps[warp], spare);
+                for path in 0..running.paths.len() {
+                    self.heap_call(program, memory, &mut running, path);
+                }
+                self.put_back(block, warp, running);
+                if self.blocks[block].warps[warp].is_ready() {
+                    self.wake(index(block), index(warp));
+                }
+            }
+        }
+    }
+
+    fn heap_call(&mut self, program: &Program, memory: &mut GlobalMemory, warp: &mut Warp, path: usize) {
+        let state = &warp.paths[path];
+        let Some(frame) = state.frames.last().filter(|_| state.wait == Wait::Serial) else { return };
+        let (local, lanes) = (frame.local, state.lanes);
+        let op = program.functions[frame.function as usize].code.get(state.pc as usize);
+        let Some(Kind::Call { callee, .. }) = op.map(|op| &op.kind) else { return };
+        let mut word = [0; 8];
+        for lane in super::exec::bits(lanes) {
+            match *callee {
+                Callee::Malloc(size, result) => {
+                    self.read_local(warp, lane, local + size, &mut word);
+                    // More than the heap has gives a null pointer, as on hardware.
+                    let size = usize::try_from(u64::from_le_bytes(word)).unwrap_or(usize::MAX);
+                    let address = if size > HEAP { 0 } else { memory.allocate("malloc".to_owned(), vec![POISON; size], false) };
+                    self.write_local(warp, lane, local + result, &address.to_le_bytes());
+                }
+                Callee::Free(address) => {
+                    self.read_local(warp, lane, local + address, &mut word);
+                    memory.empty(u64::from_le_bytes(word));
+                }
+                _ => return,
+            }
+        }
+        self.progress += 1;
+        warp.paths[path].wait = Wait::None;
+        warp.paths[path].pc += 1;
+    }
+
     /// Executes the atomics on global memory for which a warp waits.
     fn serial(&mut self, env: &Env<'_>, block: usize, warp: usize) -> Result<(), Stop> {
         let spare = self.take_spare();

@@ -41,7 +41,7 @@ pub(crate) struct Mbar {
     published: Arc<Knowledge>,
     /// Number for the checker.
     slot: u16,
-    /// Whether the initialisation has been made visible to the asynchronous proxy and to other blocks.
+    /// Whether the initialisation has been made visible to other blocks.
     fenced: bool,
     /// Warp and lane that initialised it, in its block.
     owner: (u32, u32),
@@ -127,7 +127,8 @@ impl Cluster {
                         self.report(env, FindingKind::BarrierMisuse, Where::thread(at, warp, lane), None, message, None);
                         continue;
                     }
-                    if !self.live_mbarrier(env, warp, at, lane, block, offset) {
+                    // Who polls needs to be looked at once.
+                    if warp.polls != (block, offset, at.lanes) && !self.live_mbarrier(env, warp, at, lane, block, offset) {
                         done |= 1 << lane;
                         continue;
                     }
@@ -160,7 +161,13 @@ impl Cluster {
                     return Flow::Wait(Wait::Mbarrier { block, offset });
                 }
                 set_predicate(warp, at, Some(*dst), done);
+                warp.polls = (usize::MAX, 0, 0);
                 if done != at.lanes {
+                    let first = at.lanes.trailing_zeros() as usize;
+                    let (block, offset) = location(addresses[first]);
+                    if done == 0 && bits(at.lanes).all(|lane| addresses[lane as usize] == addresses[first]) {
+                        warp.polls = (block, offset, at.lanes);
+                    }
                     warp.polled = Some(at.op);
                     return Flow::Yield;
                 }
@@ -364,19 +371,6 @@ impl Cluster {
             if mbar.owner.0 == warp.index && at.lanes >> mbar.owner.1 & 1 == 1 {
                 mbar.fenced = true;
             }
-        }
-    }
-
-    /// Whether a barrier may be used by the asynchronous proxy.
-    pub(crate) fn check_fenced(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, block: usize, offset: u32) {
-        if !env.options.check {
-            return;
-        }
-        if let Some(mbar) = self.blocks[block].mbarriers.get(&offset).filter(|mbar| !mbar.fenced) {
-            let second = Some(Where::op(mbar.op, block, mbar.owner));
-            let message = "starts a bulk copy on an mbarrier whose initialisation has not been made visible to the asynchronous proxy".to_owned();
-            self.report(env, FindingKind::MissingProxyFence, Where::thread(at, warp, lane), second, message,
-                Some("execute fence.mbarrier_init.release.cluster or fence.proxy.async after mbarrier.init, in the thread that initialises"));
         }
     }
 

@@ -127,10 +127,8 @@ pub(crate) struct Warp {
     pub(crate) wgmma_ends: Vec<u32>,
     /// Groups that it knows to be complete.
     pub(crate) wgmma_known: u32,
-    /// Executed ops at the last `wgmma.fence`; 0 before the first.
-    pub(crate) wgmma_fence: u64,
-    /// Executed ops at the last write of each register, kept for programs with `wgmma`.
-    pub(crate) write_times: Vec<u64>,
+    /// Whether it has executed `wgmma.fence`.
+    pub(crate) wgmma_fenced: bool,
     /// Of each register, the last group that accumulates in it and the last that reads its A from it; empty before the first `wgmma`.
     pub(crate) in_flight: Vec<(u32, u32)>,
     /// What fences have released, per lane.
@@ -143,6 +141,8 @@ pub(crate) struct Warp {
     pub(crate) cluster_arrived: [u64; 32],
     /// Registers allowed by `setmaxnreg`; 0 before the first.
     pub(crate) max_registers: u32,
+    /// The mbarrier it polls in vain, by block and offset, and in which lanes.
+    pub(crate) polls: (usize, u32, u32),
     /// Whether it polled something in this round.
     pub(crate) polled: Option<Pc>,
     /// A counter of the allocation that the last global access hit.
@@ -170,14 +170,14 @@ impl Warp {
             wgmma_issued: 0,
             wgmma_ends: Vec::new(),
             wgmma_known: 0,
-            wgmma_fence: 0,
-            write_times: Vec::new(),
+            wgmma_fenced: false,
             in_flight: Vec::new(),
             released: Vec::new(),
             seen: Vec::new(),
             note: None,
             cluster_arrived: [0; 32],
             max_registers: 0,
+            polls: (usize::MAX, 0, 0),
             polled: None,
             hint: 0,
         }

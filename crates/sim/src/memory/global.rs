@@ -74,6 +74,15 @@ impl GlobalMemory {
         Some(self.allocations.remove(at))
     }
 
+    /// Takes the bytes of the allocation that starts at an address, which stays where it is, so that the others keep their numbers.
+    pub(crate) fn empty(&mut self, address: u64) {
+        if let Some(allocation) = self.allocations.iter_mut().find(|allocation| allocation.address == address) {
+            allocation.bytes = Vec::new();
+            allocation.written = None;
+            allocation.name.push_str(" (freed)");
+        }
+    }
+
     /// The index of the allocation that holds `len` bytes from an address on; `hint` is tried first.
     #[inline]
     pub(crate) fn find(&self, address: u64, len: usize, hint: usize) -> Option<usize> {

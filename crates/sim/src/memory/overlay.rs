@@ -120,6 +120,9 @@ impl Overlay {
         let mut changed = false;
         for (number, page) in self.pages.drain(..) {
             let allocation = memory.get_mut(page.allocation);
+            if allocation.bytes.is_empty() {
+                continue;
+            }
             for (word, &dirty) in page.dirty.iter().enumerate() {
                 if dirty == u64::MAX {
                     let offset = usize_of((number * PAGE as u64).wrapping_sub(allocation.address)) + word * 64;

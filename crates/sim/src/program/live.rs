@@ -266,6 +266,10 @@ impl Visit<'_> {
                 [dst, src, mbarrier].into_iter().for_each(|address| self.at(address));
                 self.read(bytes);
             }
+            Bulk::Element { dst, src, mbarrier, .. } => {
+                [dst, mbarrier].into_iter().for_each(|address| self.at(address));
+                self.reads(src);
+            }
             Bulk::Store { dst, src, bytes, mask, .. } => {
                 [dst, src].into_iter().for_each(|address| self.at(address));
                 self.read(bytes);

@@ -242,6 +242,19 @@ pub enum Bulk {
         /// For `cp.reduce.async.bulk`.
         combine: Option<(Combine, Type)>,
     },
+    /// `st.async` and `red.async`: one to four elements to the shared memory of a peer, completing on its mbarrier.
+    Element {
+        /// Address in the cluster's shared memory.
+        dst: Address,
+        /// The elements.
+        src: Sources,
+        /// Type of an element.
+        ty: Type,
+        /// Address of the mbarrier in the cluster's shared memory.
+        mbarrier: Address,
+        /// For `red.async`.
+        combine: Option<Combine>,
+    },
     /// `cp.async.bulk.global.shared::cta`, `cp.reduce.async.bulk.global.shared::cta`: completing as a bulk group.
     Store {
         /// Address in global memory.

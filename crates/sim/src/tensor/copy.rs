@@ -185,7 +185,7 @@ mod tests {
                     let register = registers[value / 2][usize::try_from(lane).unwrap()];
                     assert_eq!(
                         register >> (16 * (value % 2)) & 0xffff,
-                        unit(8 * matrix + row, column).into(),
+                        u64::from(unit(8 * matrix + row, column)),
                         "{form:?} lane {lane} value {value}"
                     );
                 }

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tilewright_ptx::{Instruction, Modifier, Opcode, Operand, Type};
 
 use super::super::function::Decoder;
-use super::super::op::{Access, Kind, Order, Scope, Sources, Src, Strength};
+use super::super::op::{Access, Bulk, Kind, Order, Scope, Sources, Src, Strength};
 use super::super::operand::{Decoded, Fault, order, scope, spaces, strength};
 use super::{because, combine};
 use crate::number::Combine;
@@ -28,7 +28,7 @@ impl Decoder<'_> {
 
     pub(super) fn store(&mut self, i: &Instruction) -> Decoded<Kind> {
         if i.has(Modifier::Async) {
-            return Err(because("is not supported yet"));
+            return self.element_async(i, None);
         }
         if i.has(Modifier::Bulk) {
             return Err(because("is an instruction of Blackwell, which is not supported yet"));
@@ -43,6 +43,17 @@ impl Decoder<'_> {
         let src = self.srcs(value, access.ty)?;
         access.count = count(i, src.len())?;
         Ok(Kind::Store { access, src })
+    }
+
+    /// `st.async [dst], value, [mbarrier]` and `red.async`.
+    fn element_async(&mut self, i: &Instruction, combine: Option<Combine>) -> Decoded<Kind> {
+        let [dst, value, mbarrier] = i.operands.as_slice() else {
+            return Err(because("is supported with an mbarrier only"));
+        };
+        let access = self.access(i, dst)?;
+        let src = self.srcs(value, access.ty)?;
+        let (dst, mbarrier) = (access.address, self.address(mbarrier)?.0);
+        Ok(Kind::Bulk(Bulk::Element { dst, src, ty: access.ty, mbarrier, combine }))
     }
 
     /// Type and place; how many elements is for the caller to say.
@@ -61,10 +72,10 @@ impl Decoder<'_> {
     }
 
     pub(super) fn atomic(&mut self, i: &Instruction) -> Decoded<Kind> {
-        if i.has(Modifier::Async) {
-            return Err(because("is not supported yet"));
-        }
         let combine = combine(i)?;
+        if i.has(Modifier::Async) {
+            return self.element_async(i, Some(combine));
+        }
         let (d, operands) = match (i.opcode, i.operands.as_slice()) {
             (Opcode::Atom, [d, rest @ ..]) => (Some(d), rest),
             (_, operands) => (None, operands),

@@ -42,7 +42,7 @@ pub(crate) fn cases() -> Vec<Case> {
             .block(64, 1)
             .input(&numbers[..64])
             .poison(256)
-            .finds(&[DivergentAligned, Deadlock]),
+            .finds(&[DivergentAligned, Race]),
         case("two_barriers_in_one_warp")
             .block(64, 1)
             .input(&numbers[..64])

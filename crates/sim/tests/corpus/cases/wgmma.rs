@@ -31,9 +31,6 @@ pub(crate) fn cases() -> Vec<Case> {
             .u32(128)
             .finds(&[AccumulatorInFlight, OverwrittenWhileRead]),
     );
-    cases.push(
-        by_hand("group_product_missing_barrier").poison(bytes).u32(128).finds(&[Race, OverwrittenWhileRead]),
-    );
 
     let c = product(&a[..1024], |k, n| b[n * 64 + k], [64, 64, 16]);
     let registers =

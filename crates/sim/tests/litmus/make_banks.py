@@ -1,0 +1,78 @@
+"""Bank conflicts and sectors: patterns of addresses whose counters are compared."""
+from common import Module
+
+
+def make():
+    m = Module("banks")
+
+    def pattern(k):
+        r, at = k.new("r"), k.new("rd")
+        k(f"mov.u32 {r}, %tid.x;\nmul.wide.u32 {at}, {r}, 4;\nadd.s64 {at}, {at}, %table;\nld.global.b32 {r}, [{at}];")
+        return r
+
+    for size, vector in ((1, "u8"), (2, "u16"), (4, "b32"), (8, "v2.b32"), (16, "v4.b32")):
+        for op in ("ld", "st"):
+            for space in ("shared", "global"):
+                k = m.kernel(f"{op}_{space}_{size}", ["out", "table"] + (["data"] if space == "global" else []))
+                r = pattern(k)
+                regs = k.new("h" if size < 4 else "r", max(1, size // 4))
+                for i, register in enumerate(regs):
+                    k(f"mov.b{16 if size < 4 else 32} {register}, {i};")
+                if space == "shared":
+                    base = k.new("r")
+                    k(f"mov.u32 {base}, smem;\nadd.u32 {base}, {base}, {r};")
+                else:
+                    base = k.new("rd")
+                    k(f"cvt.u64.u32 {base}, {r};\nadd.s64 {base}, {base}, %data;")
+                what = "{" + ", ".join(regs) + "}" if size > 4 else regs[0]
+                if op == "ld":
+                    k(f"ld.volatile.{space}.{vector} {what}, [{base}];")
+                else:
+                    k(f"st.{space}.{vector} [{base}], {what};")
+    for count in (1, 2, 4):
+        for op in ("ldmatrix", "stmatrix"):
+            k = m.kernel(f"{op}_{count}", ["out", "table"])
+            r, base, regs = pattern(k), k.new("r"), k.new("r", count)
+            k(f"mov.u32 {base}, smem;\nadd.u32 {base}, {base}, {r};")
+            for i, register in enumerate(regs):
+                k(f"mov.b32 {register}, {i};")
+            what = "{" + ", ".join(regs) + "}"
+            if op == "ldmatrix":
+                k(f"ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {what}, [{base}];")
+                for register in regs:
+                    k(f"st.shared.b32 [smem], {register};")
+            else:
+                k(f"stmatrix.sync.aligned.m8n8.x{count}.shared.b16 [{base}], {what};")
+
+    def case(name, entry, table):
+        args = [{"out": 16}, {"words": table}]
+        if "global" in entry:
+            args.append({"numbers": "bytes", "count": 65536, "seed": 1})
+        m.case(name, entry, args, shared=65536, counters=True)
+
+    for op in ("ld", "st"):
+        for size in (1, 2, 4, 8, 16):
+            for stride in (1, 2, 3, 4, 8, 16, 32, 33):
+                table = [lane * stride * size for lane in range(32)]
+                case(f"shared/{op}{size}/stride{stride}", f"{op}_shared_{size}", table)
+            for stride in (1, 2, 3, 8, 32):
+                table = [lane * stride * size for lane in range(32)]
+                case(f"global/{op}{size}/stride{stride}", f"{op}_global_{size}", table)
+            if op == "ld":
+                case(f"shared/{op}{size}/same", f"{op}_shared_{size}", [64] * 32)
+                case(f"shared/{op}{size}/pairs", f"{op}_shared_{size}", [lane // 2 * size for lane in range(32)])
+                case(f"shared/{op}{size}/halves", f"{op}_shared_{size}", [lane % 16 * size for lane in range(32)])
+                case(f"shared/{op}{size}/quarters", f"{op}_shared_{size}", [lane % 8 * size for lane in range(32)])
+                case(f"shared/{op}{size}/reverse", f"{op}_shared_{size}", [(31 - lane) * size for lane in range(32)])
+                case(f"shared/{op}{size}/mixed", f"{op}_shared_{size}", [(lane * 7 % 32) * 128 + lane % 4 * size for lane in range(32)])
+                case(f"shared/{op}{size}/random", f"{op}_shared_{size}", [(lane * 2654435761 >> 7) % 4096 // size * size for lane in range(32)])
+                case(f"shared/{op}{size}/swizzled", f"{op}_shared_{size}", [lane * 128 + (lane % 8) * 16 for lane in range(32)])
+                case(f"global/{op}{size}/offset", f"{op}_global_{size}", [lane * size + size for lane in range(32)])
+    for op in ("ldmatrix", "stmatrix"):
+        for count in (1, 2, 4):
+            case(f"{op}/x{count}/rows128", f"{op}_{count}", [lane * 128 for lane in range(32)])
+            case(f"{op}/x{count}/swizzled", f"{op}_{count}", [lane * 128 + (lane % 8) * 16 for lane in range(32)])
+            case(f"{op}/x{count}/rows64", f"{op}_{count}", [lane * 64 for lane in range(32)])
+            case(f"{op}/x{count}/rows16", f"{op}_{count}", [lane * 16 for lane in range(32)])
+            case(f"{op}/x{count}/rows80", f"{op}_{count}", [lane * 80 for lane in range(32)])
+    return [m]
