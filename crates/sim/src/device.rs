@@ -450,34 +450,40 @@ impl Simulator {
         let limits = arch_of(program).limits();
         let threads = launch.block.iter().map(|&extent| u64::from(extent)).product::<u64>();
         let shared = u64::from(kernel.shared_bytes) + u64::from(launch.shared_bytes);
-        let mut reasons = Vec::new();
+        let mut reasons: Vec<(String, &str)> = Vec::new();
+        let smaller = "use smaller tiles, fewer stages or fewer threads";
         if threads > u64::from(limits.threads_per_block) {
-            reasons.push(format!("the block has {threads} threads, but at most {} are possible", limits.threads_per_block));
+            reasons.push((format!("the block has {threads} threads, but at most {} are possible", limits.threads_per_block), smaller));
         }
         if kernel.shared_bytes > 48 * 1024 {
-            reasons.push(format!("the kernel declares {} bytes of static shared memory, but at most 49152 are possible; use dynamic shared memory", kernel.shared_bytes));
+            let reason = format!("the kernel declares {} bytes of static shared memory, but at most 49152 are possible", kernel.shared_bytes);
+            reasons.push((reason, "use dynamic shared memory (.extern .shared), which can be larger"));
         }
         if shared > u64::from(limits.shared_per_block) {
-            reasons.push(format!(
+            let reason = format!(
                 "the block needs {shared} bytes of shared memory ({} static, {} dynamic), but a block on {} has at most {}",
                 kernel.shared_bytes, launch.shared_bytes, program.target, limits.shared_per_block
-            ));
+            );
+            reasons.push((reason, smaller));
         }
         if let Some(required) = kernel.limits.required_threads.filter(|&required| required != launch.block) {
-            reasons.push(format!("the kernel requires blocks of {required:?} threads (.reqntid), but the launch has {:?}", launch.block));
+            let reason = format!("the kernel requires blocks of {required:?} threads (.reqntid), but the launch has {:?}", launch.block);
+            reasons.push((reason, "launch it with the block that it requires"));
         }
         if let Some(most) = kernel.limits.max_threads.map(|most| most.iter().map(|&extent| u64::from(extent)).product::<u64>())
             && threads > most
         {
-            reasons.push(format!("the kernel allows at most {most} threads in a block (.maxntid), but the launch has {threads}"));
+            let reason = format!("the kernel allows at most {most} threads in a block (.maxntid), but the launch has {threads}");
+            reasons.push((reason, "launch it with smaller blocks"));
         }
         if geometry.cluster_blocks() > 16 {
-            reasons.push(format!("the cluster has {} blocks, but at most 8 are portable and 16 possible", geometry.cluster_blocks()));
+            let reason = format!("the cluster has {} blocks, but at most 8 are portable and 16 possible", geometry.cluster_blocks());
+            reasons.push((reason, "use smaller clusters"));
         }
         let line = kernel.lines.first().copied().unwrap_or(0);
         reasons
             .into_iter()
-            .map(|reason| machine::refused(FindingKind::ResourcesExceeded, reason, line, self.options.seed))
+            .map(|(reason, fix)| machine::refused(FindingKind::ResourcesExceeded, reason, fix, line, self.options.seed))
             .collect()
     }
 }

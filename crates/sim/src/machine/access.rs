@@ -1,9 +1,9 @@
 //! Loads and stores of threads: every space, with the checks of one access.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tilewright_ptx::Type;
 
-use crate::check::{Access as Checked, Epoch, FindingKind, Kind as AccessKind, Proxy, Scope};
+use crate::check::{Access as Checked, Conflict, Epoch, FindingKind, Hazard, Kind as AccessKind, Proxy, Scope};
 use crate::memory::{POISON, window};
 use crate::number::Lanes;
 use crate::program::{Access, Order, Space, Src, Strength};
@@ -16,6 +16,9 @@ use super::warp::Warp;
 
 /// Most bytes that one lane moves with one instruction.
 pub(crate) const MOST: usize = 32;
+
+/// The elements of an access, each in all lanes.
+type Values = SmallVec<[Lanes; 4]>;
 
 /// The scope of an access for the checker; weak ones have none.
 pub(crate) fn strong(strength: Strength) -> Option<Scope> {
@@ -33,25 +36,17 @@ impl Cluster {
         dst: &SmallVec<[Option<u32>; 4]>,
         register_bits: u8,
     ) -> Result<Flow, Stop> {
-        let element = access.ty.bits().div_ceil(8) as usize;
-        let bytes = element * usize::from(access.count);
         let addresses = self.addresses(env, warp, at, access.address, access.space);
-        let mut data = [[0u8; MOST]; 32];
-        self.gather(env, warp, at, access, &addresses, bytes.min(MOST), &mut data);
-        let signed = matches!(access.ty, Type::S8 | Type::S16 | Type::S32);
-        for (i, &dst) in dst.iter().enumerate() {
-            let Some(dst) = dst else { continue };
-            let from = i * element;
-            let mut value: Lanes = std::array::from_fn(|lane| number(&data[lane][from..from + element]));
-            if signed {
-                let shift = 64 - access.ty.bits();
-                let width = 64 - u32::from(register_bits);
-                for lane in &mut value {
-                    let extended = (*lane << shift).cast_signed() >> shift;
-                    *lane = extended.cast_unsigned() << width >> width;
-                }
+        if let [dst] = dst[..] {
+            let mut value = [0; 32];
+            self.gather(env, warp, at, access, &addresses, std::slice::from_mut(&mut value));
+            loaded(warp, at, access.ty, dst, &mut value, register_bits);
+        } else {
+            let mut values: Values = smallvec![[0; 32]; usize::from(access.count)];
+            self.gather(env, warp, at, access, &addresses, &mut values);
+            for (value, &dst) in values.iter_mut().zip(dst) {
+                loaded(warp, at, access.ty, dst, value, register_bits);
             }
-            set(warp, at, dst, &value);
         }
         if strong(access.strength).is_some() {
             self.observe(env, warp, at, access, &addresses);
@@ -60,34 +55,70 @@ impl Cluster {
         Ok(Flow::Next)
     }
 
-    /// Reads the bytes of all lanes, with checks and counts.
-    #[allow(clippy::too_many_arguments, reason = "one access of a warp")]
-    pub(crate) fn gather(
+    /// `st`
+    pub(crate) fn store(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, access: &Access, src: &[Src]) -> Result<Flow, Stop> {
+        let addresses = self.addresses(env, warp, at, access.address, access.space);
+        if let [src] = *src {
+            let value = self.lanes(env, warp, at, src);
+            self.scatter(env, warp, at, access, &addresses, std::slice::from_ref(&value));
+        } else {
+            let values: Values = src.iter().map(|&src| self.lanes(env, warp, at, src)).collect();
+            self.scatter(env, warp, at, access, &addresses, &values);
+        }
+        if strong(access.strength).is_some() {
+            self.publish(env, warp, at, access, &addresses);
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Reads the elements of all lanes, with checks and counts.
+    pub(crate) fn gather(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, access: &Access, addresses: &Lanes, out: &mut [Lanes]) {
+        match access.ty.bits() {
+            8 => self.gather_sized::<1>(env, warp, at, access, addresses, out),
+            16 => self.gather_sized::<2>(env, warp, at, access, addresses, out),
+            32 => self.gather_sized::<4>(env, warp, at, access, addresses, out),
+            _ => self.gather_sized::<8>(env, warp, at, access, addresses, out),
+        }
+    }
+
+    /// Writes the elements of all lanes, with checks and counts.
+    pub(crate) fn scatter(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, access: &Access, addresses: &Lanes, values: &[Lanes]) {
+        match access.ty.bits() {
+            8 => self.scatter_sized::<1>(env, warp, at, access, addresses, values),
+            16 => self.scatter_sized::<2>(env, warp, at, access, addresses, values),
+            32 => self.scatter_sized::<4>(env, warp, at, access, addresses, values),
+            _ => self.scatter_sized::<8>(env, warp, at, access, addresses, values),
+        }
+    }
+
+    fn gather_sized<const E: usize>(
         &mut self,
         env: &Env<'_>,
         warp: &mut Warp,
         at: At,
         access: &Access,
         addresses: &Lanes,
-        bytes: usize,
-        data: &mut [[u8; MOST]; 32],
+        out: &mut [Lanes],
     ) {
+        let bytes = E * out.len();
         let spaces = Spaces::new(access.space, addresses, at.lanes);
         if spaces.global != 0 {
-            self.gather_global(env, warp, At { lanes: spaces.global, ..at }, access, addresses, bytes, data);
+            self.gather_global::<E>(env, warp, At { lanes: spaces.global, ..at }, access, addresses, out);
         }
         if spaces.shared != 0 {
             let offsets = spaces.shared_offsets(addresses);
-            self.gather_shared(env, warp, At { lanes: spaces.shared, ..at }, access, &offsets, bytes, data);
+            self.gather_shared::<E>(env, warp, At { lanes: spaces.shared, ..at }, access, &offsets, out);
         }
         for lane in bits(spaces.local) {
             let offset = spaces.small(addresses[lane as usize]);
-            let buffer = &mut data[lane as usize][..bytes];
+            let mut buffer = [0; MOST];
             self.check_alignment(env, warp, at, lane, offset, bytes, "local");
             if env.options.check && !self.local_inside(env, warp, at, offset, bytes) {
                 self.out_of_bounds_local(env, warp, at, lane, offset, bytes);
             }
-            let written = self.read_local(warp, lane, u32::try_from(offset).unwrap_or(u32::MAX), buffer);
+            let place = &mut buffer[..bytes.min(MOST)];
+            let written = self.read_local(warp, lane, u32::try_from(offset).unwrap_or(u32::MAX), place);
+            unpack::<E>(out, lane, place);
             if !written && env.options.check {
                 self.uninitialised(env, warp, at, lane, "local", offset, None);
             }
@@ -96,7 +127,7 @@ impl Cluster {
             let offset = spaces.small(addresses[lane as usize]);
             let from = usize::try_from(offset).unwrap_or(usize::MAX);
             match from.checked_add(bytes).and_then(|to| env.params.get(from..to)) {
-                Some(params) => data[lane as usize][..bytes].copy_from_slice(params),
+                Some(params) => unpack::<E>(out, lane, params),
                 None => {
                     let message = format!("reads {bytes} bytes at offset {offset} of the parameters, which have {}", env.params.len());
                     self.report(env, FindingKind::OutOfBounds, Where::thread(at, warp, lane), None, message, None);
@@ -105,36 +136,44 @@ impl Cluster {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one access of a warp")]
-    fn gather_global(
+    fn gather_global<const E: usize>(
         &mut self,
         env: &Env<'_>,
         warp: &mut Warp,
         at: At,
         access: &Access,
         addresses: &Lanes,
-        bytes: usize,
-        data: &mut [[u8; MOST]; 32],
+        out: &mut [Lanes],
     ) {
+        let bytes = E * out.len();
         if env.options.count {
             self.sites.global(at.op, addresses, at.lanes, index(bytes), false);
         }
+        let unit = bytes.next_power_of_two() as u64 - 1;
         let mut hint = warp.hint;
         let mut good = at.lanes;
         for lane in bits(at.lanes) {
             let address = addresses[lane as usize];
-            if address % bytes.next_power_of_two() as u64 != 0 {
+            if address & unit != 0 {
                 self.check_alignment(env, warp, at, lane, address, bytes, "global");
             }
-            let buffer = &mut data[lane as usize][..bytes];
             let Some(found) = env.memory.find(address, bytes, hint) else {
-                buffer.fill(POISON);
+                unpack::<E>(out, lane, &[POISON; MOST][..bytes.min(MOST)]);
                 good &= !(1 << lane);
                 self.out_of_bounds_global(env, warp, at, lane, address, bytes, "reads");
                 continue;
             };
             hint = found;
-            let written = self.overlay.read(env.memory, found, address, buffer);
+            let allocation = env.memory.get(found);
+            if self.overlay.is_empty() && allocation.written.is_none() {
+                let from = usize::try_from(address - allocation.address).unwrap_or(0);
+                unpack::<E>(out, lane, &allocation.bytes[from..from + bytes]);
+                continue;
+            }
+            let mut buffer = [0; MOST];
+            let place = &mut buffer[..bytes.min(MOST)];
+            let written = self.overlay.read(env.memory, found, address, place);
+            unpack::<E>(out, lane, place);
             if !written && env.options.check {
                 self.uninitialised(env, warp, at, lane, "global", address, Some(found));
             }
@@ -145,89 +184,140 @@ impl Cluster {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one access of a warp")]
-    fn gather_shared(
+    fn gather_shared<const E: usize>(
         &mut self,
         env: &Env<'_>,
         warp: &mut Warp,
         at: At,
         access: &Access,
         offsets: &Lanes,
-        bytes: usize,
-        data: &mut [[u8; MOST]; 32],
+        out: &mut [Lanes],
     ) {
+        let bytes = E * out.len();
         if env.options.count {
             self.sites.shared(at.op, offsets, at.lanes, index(bytes), false);
         }
-        for lane in bits(at.lanes) {
+        let (places, good) = self.own_places(env, at, offsets, bytes);
+        let block = &self.blocks[at.block];
+        for lane in bits(good) {
+            let from = places[lane as usize] as usize;
+            unpack::<E>(out, lane, &block.shared[from..from + bytes]);
+        }
+        if env.options.check && good != 0 {
+            self.check_own(env, warp, At { lanes: good, ..at }, &places, bytes, AccessKind::Read, access.strength, 0);
+        }
+        for lane in bits(at.lanes & !good) {
             let address = low(offsets[lane as usize]);
             let Some((block, offset)) = self.shared_place(env, warp, at, access.space, lane, address, bytes, "reads") else {
-                data[lane as usize][..bytes].fill(POISON);
+                unpack::<E>(out, lane, &[POISON; MOST][..bytes.min(MOST)]);
                 continue;
             };
             let from = offset as usize;
-            data[lane as usize][..bytes].copy_from_slice(&self.blocks[block].shared[from..from + bytes]);
+            unpack::<E>(out, lane, &self.blocks[block].shared[from..from + bytes]);
             if env.options.check {
                 if let Some(shadow) = &self.blocks[block].shadow
                     && shadow.first_uninitialised(from..from + bytes).is_some()
                 {
                     self.uninitialised(env, warp, at, lane, "shared", u64::from(offset), None);
                 }
-                let kind = AccessKind::Read;
-                self.check_shared(env, warp, at, lane, block, offset, bytes, kind, access.strength, None);
+                self.check_shared(env, warp, at, lane, block, offset, bytes, AccessKind::Read, access.strength, None);
             }
         }
     }
 
-    /// `st`
-    pub(crate) fn store(
+    /// Offsets of the lanes whose access lies in one variable of the own block and is aligned: the ordinary case.
+    #[inline]
+    fn own_places(&self, env: &Env<'_>, at: At, offsets: &Lanes, bytes: usize) -> ([u32; 32], u32) {
+        let base = self.blocks[at.block].rank << window::BLOCK_SHIFT;
+        let places: [u32; 32] = std::array::from_fn(|lane| low(offsets[lane]).wrapping_sub(base));
+        let first = places[at.lanes.trailing_zeros().min(31) as usize];
+        let Some(region) = env.shared.find(first, 1) else { return (places, 0) };
+        let (start, end) = (region.start, region.end);
+        let unit = index(bytes.next_power_of_two().min(16)) - 1;
+        let len = index(bytes);
+        let mut good = 0;
+        for lane in 0..32 {
+            let place = places[lane];
+            let inside = place >= start && place < end && end - place >= len && place & unit == 0;
+            good |= u32::from(inside) << lane;
+        }
+        (places, good & at.lanes)
+    }
+
+    /// Checks and records the accesses of lanes to the own block's memory; `same` are lanes whose store changes nothing.
+    #[allow(clippy::too_many_arguments, reason = "one access of a warp")]
+    fn check_own(
         &mut self,
         env: &Env<'_>,
-        warp: &mut Warp,
+        warp: &Warp,
         at: At,
-        access: &Access,
-        src: &[Src],
-    ) -> Result<Flow, Stop> {
-        let element = access.ty.bits().div_ceil(8) as usize;
-        let bytes = (element * usize::from(access.count)).min(MOST);
-        let addresses = self.addresses(env, warp, at, access.address, access.space);
-        let mut data = [[0u8; MOST]; 32];
-        for (i, &src) in src.iter().enumerate() {
-            let mut spare = [0; 32];
-            let value = self.get(env, warp, at, src, &mut spare);
-            for lane in 0..32 {
-                let from = i * element;
-                if from + element <= MOST {
-                    data[lane][from..from + element].copy_from_slice(&value[lane].to_le_bytes()[..element.min(8)]);
-                }
+        places: &[u32; 32],
+        bytes: usize,
+        kind: AccessKind,
+        strength: Strength,
+        same: u32,
+    ) {
+        let agent = self.agent(at.block, warp.index, 0, env);
+        let mut conflicts: SmallVec<[(u32, Conflict); 1]> = SmallVec::new();
+        let mut blank = None;
+        let Some(shadow) = &mut self.blocks[at.block].shadow else { return };
+        let mut judged = at.lanes;
+        if kind == AccessKind::Read {
+            judged = ends_of_runs(at.lanes, |lane| u64::from(places[lane]));
+            let (least, most) = bits(judged).fold((u32::MAX, 0), |(least, most), lane| {
+                let place = places[lane as usize];
+                (least.min(place), most.max(place))
+            });
+            // Mostly all of the memory in question has been written.
+            if shadow.first_uninitialised(least as usize..most as usize + bytes).is_some() {
+                blank = bits(judged).find_map(|lane| {
+                    let from = places[lane as usize] as usize;
+                    shadow.first_uninitialised(from..from + bytes).map(|first| (lane, first))
+                });
             }
         }
-        self.scatter(env, warp, at, access, &addresses, bytes, &data);
-        if strong(access.strength).is_some() {
-            self.publish(env, warp, at, access, &addresses);
+        for (lanes, know) in warp.clock.views() {
+            let access = Checked {
+                epoch: Epoch { agent, clock: warp.clock.clock() },
+                issuer: agent,
+                know,
+                pc: at.op,
+                kind,
+                strong: strong(strength),
+                proxy: Proxy::Generic,
+            };
+            shadow.access_lanes(lanes & judged, bytes, |lane| places[lane as usize] as usize, &access, |lane, conflict| {
+                conflicts.push((lane, conflict));
+            });
         }
-        Ok(Flow::Next)
+        if let Some((lane, first)) = blank {
+            self.uninitialised(env, warp, at, lane, "shared", first as u64, None);
+        }
+        for (lane, conflict) in conflicts {
+            let harmless = same >> lane & 1 == 1 && conflict.hazard == Hazard::WriteAfterWrite;
+            if !harmless {
+                self.conflict_shared(env, &conflict, at.block, Where::thread(at, warp, lane));
+            }
+        }
     }
 
-    /// Writes the bytes of all lanes, with checks and counts.
-    #[allow(clippy::too_many_arguments, reason = "one access of a warp")]
-    pub(crate) fn scatter(
+    fn scatter_sized<const E: usize>(
         &mut self,
         env: &Env<'_>,
         warp: &mut Warp,
         at: At,
         access: &Access,
         addresses: &Lanes,
-        bytes: usize,
-        data: &[[u8; MOST]; 32],
+        values: &[Lanes],
     ) {
+        let bytes = E * values.len();
         let spaces = Spaces::new(access.space, addresses, at.lanes);
         if spaces.global != 0 {
-            self.scatter_global(env, warp, At { lanes: spaces.global, ..at }, access, addresses, bytes, data);
+            self.scatter_global::<E>(env, warp, At { lanes: spaces.global, ..at }, access, addresses, values);
         }
         if spaces.shared != 0 {
             let offsets = spaces.shared_offsets(addresses);
-            self.scatter_shared(env, warp, At { lanes: spaces.shared, ..at }, access, &offsets, bytes, data);
+            self.scatter_shared::<E>(env, warp, At { lanes: spaces.shared, ..at }, access, &offsets, values);
         }
         for lane in bits(spaces.local) {
             let offset = spaces.small(addresses[lane as usize]);
@@ -236,7 +326,8 @@ impl Cluster {
                 self.out_of_bounds_local(env, warp, at, lane, offset, bytes);
                 continue;
             }
-            self.write_local(warp, lane, u32::try_from(offset).unwrap_or(u32::MAX), &data[lane as usize][..bytes]);
+            let data = pack::<E>(values, lane);
+            self.write_local(warp, lane, u32::try_from(offset).unwrap_or(u32::MAX), &data[..bytes.min(MOST)]);
         }
         for lane in bits(spaces.param) {
             let message = "writes to the parameters of the kernel, which are constant".to_owned();
@@ -244,31 +335,32 @@ impl Cluster {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one access of a warp")]
-    fn scatter_global(
+    fn scatter_global<const E: usize>(
         &mut self,
         env: &Env<'_>,
         warp: &mut Warp,
         at: At,
         access: &Access,
         addresses: &Lanes,
-        bytes: usize,
-        data: &[[u8; MOST]; 32],
+        values: &[Lanes],
     ) {
+        let bytes = E * values.len();
         if env.options.count {
             self.sites.global(at.op, addresses, at.lanes, index(bytes), true);
         }
+        let unit = bytes.next_power_of_two() as u64 - 1;
         let mut hint = warp.hint;
         let mut good = at.lanes;
         for lane in bits(at.lanes) {
             let address = addresses[lane as usize];
-            if address % bytes.next_power_of_two() as u64 != 0 {
+            if address & unit != 0 {
                 self.check_alignment(env, warp, at, lane, address, bytes, "global");
             }
             match env.memory.find(address, bytes, hint) {
                 Some(found) if !env.memory.get(found).constant => {
                     hint = found;
-                    self.overlay.write(found, address, &data[lane as usize][..bytes]);
+                    let data = pack::<E>(values, lane);
+                    self.overlay.write(found, address, &data[..bytes.min(MOST)]);
                 }
                 _ => {
                     good &= !(1 << lane);
@@ -279,32 +371,48 @@ impl Cluster {
         warp.hint = hint;
         if env.options.check && good != 0 {
             // Lanes that store the same value to the same place do no harm.
-            let distinct = distinct_stores(good, addresses, bytes, data);
+            let distinct = distinct_stores(good, addresses, values);
             self.log_global(env, warp, At { lanes: distinct, ..at }, AccessKind::Write, access.strength, addresses, bytes);
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one access of a warp")]
-    fn scatter_shared(
+    fn scatter_shared<const E: usize>(
         &mut self,
         env: &Env<'_>,
         warp: &mut Warp,
         at: At,
         access: &Access,
         offsets: &Lanes,
-        bytes: usize,
-        data: &[[u8; MOST]; 32],
+        values: &[Lanes],
     ) {
+        let bytes = E * values.len();
         if env.options.count {
             self.sites.shared(at.op, offsets, at.lanes, index(bytes), true);
         }
-        for lane in bits(at.lanes) {
+        let (places, good) = self.own_places(env, at, offsets, bytes);
+        let mut same = 0;
+        let shared = &mut self.blocks[at.block].shared;
+        for lane in bits(good) {
+            let from = places[lane as usize] as usize;
+            let data = pack::<E>(values, lane);
+            let (place, data) = (&mut shared[from..from + bytes], &data[..bytes.min(MOST)]);
+            if *place == *data {
+                same |= 1 << lane;
+            } else {
+                place.copy_from_slice(data);
+            }
+        }
+        if env.options.check && good != 0 {
+            self.check_own(env, warp, At { lanes: good, ..at }, &places, bytes, AccessKind::Write, access.strength, same);
+        }
+        for lane in bits(at.lanes & !good) {
             let address = low(offsets[lane as usize]);
             let Some((block, offset)) = self.shared_place(env, warp, at, access.space, lane, address, bytes, "writes") else {
                 continue;
             };
             let from = offset as usize;
-            let new = &data[lane as usize][..bytes];
+            let data = pack::<E>(values, lane);
+            let new = &data[..bytes.min(MOST)];
             if env.options.check {
                 let same = self.blocks[block].shared[from..from + bytes] == *new;
                 let kind = AccessKind::Write;
@@ -372,9 +480,9 @@ impl Cluster {
         };
         let Some(shadow) = &mut self.blocks[block].shadow else { return };
         if let Some(conflict) = shadow.access(from..from + bytes, &access) {
-            let harmless = same == Some(true) && conflict.hazard == crate::check::Hazard::WriteAfterWrite;
+            let harmless = same == Some(true) && conflict.hazard == Hazard::WriteAfterWrite;
             if !harmless {
-                self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane), kind, bytes);
+                self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane));
             }
         }
     }
@@ -392,12 +500,15 @@ impl Cluster {
         bytes: usize,
     ) {
         let agent = self.agent(at.block, warp.index, 0, env);
+        let lanes = if kind == AccessKind::Read { ends_of_runs(at.lanes, |lane| addresses[lane]) } else { at.lanes };
+        let addresses = Addresses::new(addresses, lanes);
         self.log.push(Logged {
             op: at.op,
             block: at.block,
             warp: warp.index,
-            lanes: at.lanes,
-            addresses: Addresses::new(addresses, at.lanes),
+            lanes,
+            parts: addresses.parts(lanes),
+            addresses,
             bytes: index(bytes),
             kind,
             strong: strong(strength),
@@ -500,19 +611,69 @@ impl Spaces {
     }
 }
 
-/// Lanes without those that store the same bytes to the same address as an earlier one.
-fn distinct_stores(lanes: u32, addresses: &Lanes, bytes: usize, data: &[[u8; MOST]; 32]) -> u32 {
+/// Lanes without those that store the same values to the same address as the one before.
+fn distinct_stores(lanes: u32, addresses: &Lanes, values: &[Lanes]) -> u32 {
     let mut distinct = lanes;
-    let mut last: Option<u32> = None;
+    let mut last: Option<usize> = None;
     for lane in bits(lanes) {
-        let previous = last.filter(|&previous| addresses[previous as usize] == addresses[lane as usize]);
-        if previous.is_some_and(|previous| data[previous as usize][..bytes] == data[lane as usize][..bytes]) {
+        let lane = lane as usize;
+        let repeats = last.is_some_and(|last| {
+            addresses[last] == addresses[lane] && values.iter().all(|value| value[last] == value[lane])
+        });
+        if repeats {
             distinct &= !(1 << lane);
         } else {
             last = Some(lane);
         }
     }
     distinct
+}
+
+/// Of lanes next to each other that read the same place, the first and the last: whoever conflicts with one of them conflicts with one
+/// of these two, unless it is ordered after both and not after those in between.
+#[inline]
+fn ends_of_runs(lanes: u32, place: impl Fn(usize) -> u64) -> u32 {
+    let mut same = 0;
+    for lane in 0..31 {
+        same |= u32::from(place(lane) == place(lane + 1)) << lane;
+    }
+    same &= lanes & lanes >> 1;
+    lanes & !(same & same << 1)
+}
+
+/// Puts a loaded value into its register, extended.
+#[inline]
+fn loaded(warp: &mut Warp, at: At, ty: Type, dst: Option<u32>, value: &mut Lanes, register_bits: u8) {
+    let Some(dst) = dst else { return };
+    if matches!(ty, Type::S8 | Type::S16 | Type::S32) {
+        let shift = 64 - ty.bits();
+        let width = 64 - u32::from(register_bits);
+        for lane in value.iter_mut() {
+            let extended = (*lane << shift).cast_signed() >> shift;
+            *lane = extended.cast_unsigned() << width >> width;
+        }
+    }
+    set(warp, at, dst, value);
+}
+
+/// The elements of a lane out of its bytes.
+#[inline]
+fn unpack<const E: usize>(out: &mut [Lanes], lane: u32, bytes: &[u8]) {
+    for (value, element) in out.iter_mut().zip(bytes.chunks_exact(E)) {
+        let mut word = [0; 8];
+        word[..E].copy_from_slice(element);
+        value[lane as usize] = u64::from_le_bytes(word);
+    }
+}
+
+/// The bytes of a lane's elements.
+#[inline]
+fn pack<const E: usize>(values: &[Lanes], lane: u32) -> [u8; MOST] {
+    let mut bytes = [0; MOST];
+    for (place, value) in bytes.chunks_exact_mut(E).zip(values) {
+        place.copy_from_slice(&value[lane as usize].to_le_bytes()[..E]);
+    }
+    bytes
 }
 
 /// Little-endian bytes as a number.

@@ -64,7 +64,12 @@ impl Cluster {
                     let at = At { lanes: 1 << lane, ..at };
                     self.log_global(env, warp, at, AccessKind::Atomic, access.strength, &addresses, bytes);
                 }
-                let changed = update(access, *combine, place, lane, &values, [compare[lane as usize], compare_high[lane as usize]], &mut old);
+                let flushed = flush(access, *combine, place, lane, &values);
+                let values = flushed.as_ref().unwrap_or(&values);
+                let changed = update(access, *combine, place, lane, values, [compare[lane as usize], compare_high[lane as usize]], &mut old);
+                if flushed.is_some() {
+                    place.copy_from_slice(&flushed_f32(number(place)).to_le_bytes()[..4]);
+                }
                 self.overlay.write(found, address, place);
                 self.exchange(env, warp, at, lane, Place::Global(address), access.strength);
                 match changed {
@@ -125,6 +130,25 @@ impl Cluster {
         let what = format!("this atomic on type {}", access.ty.text());
         crate::SimError::Unsupported { line: function.lines[pc], what }.into()
     }
+}
+
+/// `atom.add.f32` on global memory flushes subnormals, unlike that on shared memory: the values without them, and memory likewise.
+fn flush(access: &Access, combine: Combine, place: &mut [u8], lane: u32, values: &[Lanes]) -> Option<Vec<Lanes>> {
+    if access.ty != Type::F32 || combine != Combine::Add || access.count != 1 {
+        return None;
+    }
+    let old = flushed_f32(number(place));
+    place.copy_from_slice(&old.to_le_bytes()[..4]);
+    let mut values = values.to_vec();
+    for value in &mut values {
+        value[lane as usize] = flushed_f32(value[lane as usize]);
+    }
+    Some(values)
+}
+
+/// A single-precision number, zero if it is subnormal.
+fn flushed_f32(bits: u64) -> u64 {
+    if bits & 0x7F80_0000 == 0 { bits & 0x8000_0000 } else { bits }
 }
 
 /// Combines one lane's values into memory; whether that changed anything, or `None` if there is no such operation.

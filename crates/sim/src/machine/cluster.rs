@@ -320,7 +320,14 @@ impl Cluster {
     fn slice(&mut self, env: &Env<'_>, block: usize, warp: usize, steps: u64) -> Result<(), Stop> {
         let spare = self.take_spare();
         let mut running = std::mem::replace(&mut self.blocks[block].warps[warp], spare);
+        let before = self.progress;
         let result = self.execute(env, block, &mut running, steps);
+        if self.progress != before {
+            // What this path has done may be what another path of the same warp waits for.
+            for path in running.paths.iter_mut().filter(|path| path.wait.asks_again()) {
+                path.wait = Wait::None;
+            }
+        }
         let exhausted = running.executed > env.options.warp_budget;
         self.put_back(block, warp, running);
         result?;

@@ -14,7 +14,7 @@ use crate::number::{Combine, Lanes};
 use crate::program::{Access, Address, Bulk, Kind, Order, Space, Src, Strength, TensorMode};
 use crate::tensor::{Run, TensorMap};
 
-use super::access::{MOST, low, number};
+use super::access::{low, number};
 use super::cluster::{Cluster, Env, Stop, Stream, index};
 use super::exec::{At, Flow, bits};
 use super::matrix::WgmmaWork;
@@ -172,7 +172,8 @@ impl Cluster {
                     .iter()
                     .filter_map(|run| {
                         let from = (run.shared & ((1 << window::BLOCK_SHIFT) - 1)) as usize;
-                        Some((run.global?, self.blocks[issuer.block].shared[from..from + run.bytes as usize].to_vec()))
+                        let bytes = self.blocks[issuer.block].shared.get(from..from + run.bytes as usize)?;
+                        Some((run.global?, bytes.to_vec()))
                     })
                     .collect();
                 self.start(Work::StoreWrite { issuer, pieces, combine });
@@ -215,7 +216,7 @@ impl Cluster {
     }
 
     /// Bytes of global memory as the cluster sees them; poison outside of all buffers.
-    fn read_global(&self, env: &Env<'_>, address: u64, out: &mut [u8]) {
+    pub(crate) fn read_global(&self, env: &Env<'_>, address: u64, out: &mut [u8]) {
         match env.memory.find(address, out.len(), 0) {
             Some(found) => {
                 self.overlay.read(env.memory, found, address, out);
@@ -340,7 +341,7 @@ impl Cluster {
                 };
                 let conflict = self.blocks[block].shadow.as_mut().and_then(|shadow| shadow.access(from..from + bytes, &access));
                 if let Some(conflict) = conflict {
-                    self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane), AccessKind::Write, bytes);
+                    self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane));
                 }
                 if wanted > 0 {
                     let epoch = Epoch { agent, clock: group };
@@ -506,9 +507,19 @@ impl Cluster {
                     self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
                     return;
                 }
-                let Some(runs) = self.box_runs(env, warp, at, lane, &map, &coordinates, mode, src) else { return };
+                let Some(runs) = self.box_runs(env, warp, at, lane, &map.for_store(), &coordinates, mode, src) else { return };
                 let Some(bytes) = self.box_bytes(env, warp, at, lane, &map) else { return };
-                let combine = combine.map(|combine| (combine, map.element_type()));
+                let combine = match combine {
+                    None => None,
+                    Some(combine) => match reduction(*combine, map.element_type()) {
+                        Some(ty) => Some((*combine, ty)),
+                        None => {
+                            let message = format!("TMA has no reduction {combine:?} of {}", map.element_type());
+                            self.invalid(env, warp, at, 1 << lane, &message);
+                            return;
+                        }
+                    },
+                };
                 self.bulk_store(env, warp, at, lane, src, bytes, runs, combine);
             }
             Bulk::Commit | Bulk::Wait { .. } => {}
@@ -531,6 +542,12 @@ impl Cluster {
         mode: &TensorMode,
         shared: u32,
     ) -> Option<Vec<Run>> {
+        let first = i64::from(coordinates.first().copied().unwrap_or(0)) * i64::from(map.data_type().bytes());
+        if first % 16 != 0 {
+            let message = format!("the innermost coordinate is {first} bytes into the tensor; TMA needs a multiple of 16");
+            self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
+            return None;
+        }
         let runs = match mode {
             TensorMode::Tile => map.tile(coordinates, shared),
             TensorMode::Im2col(offsets) => {
@@ -680,7 +697,7 @@ impl Cluster {
             self.uninitialised(env, warp, at, lane, "shared", first as u64, None);
         }
         if let Some(conflict) = conflict {
-            self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane), kind, bytes as usize);
+            self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane));
         }
     }
 
@@ -813,12 +830,14 @@ impl Cluster {
         strong: Option<Scope>,
     ) {
         let issuer = self.agent(at.block, warp.index, lane, env);
+        let addresses = Addresses::Ranges(ranges.into_boxed_slice());
         self.log.push(Logged {
             op: at.op,
             block: at.block,
             warp: warp.index,
             lanes: 1 << lane,
-            addresses: Addresses::Ranges(ranges.into_boxed_slice()),
+            parts: addresses.parts(1 << lane),
+            addresses,
             bytes: 0,
             kind,
             strong,
@@ -849,11 +868,10 @@ impl Cluster {
     fn map_bytes(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, space: Space, address: u64) -> [u8; 128] {
         let mut bytes = [0; 128];
         for (i, piece) in bytes.chunks_exact_mut(16).enumerate() {
-            let mut data = [[0; MOST]; 32];
-            let addresses = [address + i as u64 * 16; 32];
-            let access = piece_access(space);
-            self.gather(env, warp, at, &access, &addresses, 16, &mut data);
-            piece.copy_from_slice(&data[lane as usize][..16]);
+            let mut words = [[0; 32]; 2];
+            self.gather(env, warp, at, &piece_access(space), &[address + i as u64 * 16; 32], &mut words);
+            piece[..8].copy_from_slice(&words[0][lane as usize].to_le_bytes());
+            piece[8..].copy_from_slice(&words[1][lane as usize].to_le_bytes());
         }
         bytes
     }
@@ -874,7 +892,7 @@ impl Cluster {
         let bytes = self.map_bytes(env, warp, one, lane, space, address);
         let changed = TensorMap::decode(&bytes).and_then(|mut map| change(&mut map).map(|()| map.encode()));
         match changed {
-            Ok(bytes) => self.write_map(env, warp, one, lane, space, address, &bytes),
+            Ok(bytes) => self.write_map(env, warp, one, space, address, &bytes),
             Err(error) => {
                 let message = format!("tensormap.replace: {error}");
                 self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
@@ -883,12 +901,10 @@ impl Cluster {
     }
 
     #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
-    fn write_map(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, space: Space, address: u64, bytes: &[u8; 128]) {
+    fn write_map(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, space: Space, address: u64, bytes: &[u8; 128]) {
         for (i, piece) in bytes.chunks_exact(16).enumerate() {
-            let mut data = [[0; MOST]; 32];
-            data[lane as usize][..16].copy_from_slice(piece);
-            let addresses = [address + i as u64 * 16; 32];
-            self.scatter(env, warp, at, &piece_access(space), &addresses, 16, &data);
+            let words = [[number(&piece[..8]); 32], [number(&piece[8..]); 32]];
+            self.scatter(env, warp, at, &piece_access(space), &[address + i as u64 * 16; 32], &words);
         }
     }
 
@@ -902,7 +918,7 @@ impl Cluster {
             warp.clock.sync(at.lanes);
         }
         let bytes = self.map_bytes(env, warp, one, lane, Space::SharedCta, src);
-        self.write_map(env, warp, one, lane, Space::Global, dst, &bytes);
+        self.write_map(env, warp, one, Space::Global, dst, &bytes);
         let access = Access { strength: Strength { order: Order::Release, ..strength }, ..piece_access(Space::Global) };
         self.publish(env, warp, one, &access, &[dst; 32]);
     }
@@ -937,6 +953,21 @@ fn piece_access(space: Space) -> Access {
         ty: Type::B64,
         count: 2,
         strength: Strength { order: Order::Weak, scope: Scope::Cta },
+    }
+}
+
+/// The type that a reduction of TMA computes with, if there is such a reduction (measured on an H200).
+fn reduction(combine: Combine, element: Type) -> Option<Type> {
+    use Combine::{Add, And, Dec, Inc, Max, Min, Or, Xor};
+    match (element, combine) {
+        (Type::U32, And | Or | Xor) | (Type::S32, And | Or | Xor) => Some(Type::B32),
+        (Type::U64, And | Or | Xor) => Some(Type::B64),
+        (Type::U32, Add | Min | Max | Inc | Dec)
+        | (Type::S32 | Type::U64 | Type::F16 | Type::Bf16, Add | Min | Max)
+        | (Type::S64, Min | Max)
+        | (Type::F32 | Type::F64, Add) => Some(element),
+        (Type::Tf32, Add) => Some(Type::F32),
+        _ => None,
     }
 }
 

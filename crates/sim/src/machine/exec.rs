@@ -395,8 +395,9 @@ impl Cluster {
             R::Nwarpid => 64,
             R::Smid => (self.id * geometry.cluster_blocks() + block.rank) % geometry.multiprocessors,
             R::Nsmid => geometry.multiprocessors,
-            R::TotalSmemSize => geometry.static_shared + geometry.dynamic_shared + 1024,
-            R::AggrSmemSize => geometry.static_shared + geometry.dynamic_shared,
+            // As an H200 answers: the first without what the system reserves, the second with it.
+            R::TotalSmemSize => (geometry.static_shared + geometry.dynamic_shared).next_multiple_of(128),
+            R::AggrSmemSize => geometry.static_shared + geometry.dynamic_shared + 1024,
             R::DynamicSmemSize => geometry.dynamic_shared,
             // Where cooperative groups find the workspace of a cooperative launch.
             R::Envreg1 => return [env.workspace >> 32; 32],

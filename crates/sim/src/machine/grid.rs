@@ -8,7 +8,7 @@
 use rayon::prelude::*;
 use tilewright_hardware::{Arch, occupancy};
 
-use crate::check::{Access as Checked, Agent, Conflict, Epoch, Finding, FindingKind, Findings, GlobalShadow, Hazard, Place};
+use crate::check::{Access as Checked, Agent, Conflict, Finding, FindingKind, Findings, GlobalShadow, Hazard, Kind as AccessKind, Place};
 use crate::count::Sites;
 use crate::memory::{GlobalMemory, NumberMap, POISON};
 use crate::program::{Callee, Kind, Program, Role};
@@ -17,15 +17,11 @@ use crate::{Options, SimError};
 use super::cluster::{Cluster, Env, Random, Stop, index};
 use super::exec::{At, Flow};
 use super::shared::SharedMap;
-use super::sync::{Addresses, SyncVar};
+use super::sync::{Addresses, Logged, PARTS, PART_SHIFT, SyncVar, part_of};
 use super::warp::{Wait, Warp};
 
 /// Ops that a cluster may execute in a round.
 const QUANTUM: u64 = 20_000;
-/// Parts of global memory that the checker works on independently.
-const PARTS: usize = 8;
-/// Log of the bytes of memory that belong to one part, in turn.
-const PART_SHIFT: u32 = 12;
 /// Clusters that are resident at first; more join when these only wait.
 const FIRST_RESIDENT: usize = 64;
 /// Rounds without any change after which everybody who polls is stuck.
@@ -462,67 +458,80 @@ fn polls(cluster: &Cluster) -> bool {
 
 /// Holds the log of a cluster against one part of the shadow memory.
 fn check_cluster(part: usize, shadow: &mut GlobalShadow, at: usize, cluster: &Cluster, found: &mut Vec<Found>) {
-    for (entry, logged) in cluster.log.iter().enumerate() {
-        let asynchronous = matches!(logged.addresses, Addresses::Ranges(_));
+    for (entry, logged) in cluster.log.iter().enumerate().filter(|(_, logged)| logged.parts >> part & 1 == 1) {
         for (lanes, know) in &logged.views {
-            for lane in super::exec::bits(lanes & logged.lanes) {
-                let mut judge = |address: u64, bytes: u32| {
-                    let own = u8::try_from(lane).unwrap_or(0);
-                    let epoch = if asynchronous {
-                        logged.epoch
-                    } else {
-                        Epoch { agent: Agent { lane: own, ..logged.epoch.agent }, ..logged.epoch }
-                    };
-                    let access = Checked {
-                        epoch,
-                        issuer: Agent { lane: own, ..logged.issuer },
-                        know,
-                        pc: logged.op,
-                        kind: logged.kind,
-                        strong: logged.strong,
-                        proxy: logged.proxy,
-                    };
+            let mut access = Checked {
+                epoch: logged.epoch,
+                issuer: logged.issuer,
+                know,
+                pc: logged.op,
+                kind: logged.kind,
+                strong: logged.strong,
+                proxy: logged.proxy,
+            };
+            let lanes = lanes & logged.lanes;
+            if let Addresses::Ranges(ranges) = &logged.addresses {
+                let lane = lanes.trailing_zeros().min(31);
+                access.issuer = Agent { lane: u8::try_from(lane).unwrap_or(0), ..logged.issuer };
+                for &(address, bytes) in ranges {
                     // Each part has its own pages of memory.
                     let (mut from, end) = (address, address + u64::from(bytes));
                     while from < end {
-                        let page = from >> PART_SHIFT;
-                        let to = ((page + 1) << PART_SHIFT).min(end);
-                        if usize::try_from(page).unwrap_or(0) % PARTS == part
+                        let to = (((from >> PART_SHIFT) + 1) << PART_SHIFT).min(end);
+                        if part_of(from) == part
                             && let Some(conflict) = shadow.access(from, usize::try_from(to - from).unwrap_or(0), &access)
                         {
                             found.push(Found { cluster: at, entry, lane, conflict });
                         }
                         from = to;
                     }
-                };
-                match &logged.addresses {
-                    Addresses::Ranges(ranges) => ranges.iter().for_each(|&(address, bytes)| judge(address, bytes)),
-                    addresses => judge(addresses.of(lane), logged.bytes),
                 }
+            } else {
+                let mine = if logged.parts.is_power_of_two() {
+                    lanes
+                } else {
+                    super::exec::bits(lanes)
+                        .filter(|&lane| part_of(logged.addresses.of(lane)) == part)
+                        .fold(0, |mask, lane| mask | 1 << lane)
+                };
+                shadow.access_lanes(mine, logged.bytes as usize, |lane| logged.addresses.of(lane), &access, |lane, conflict| {
+                    found.push(Found { cluster: at, entry, lane, conflict });
+                });
             }
         }
     }
 }
 
-/// Reports a conflict in global memory, unless two writes agree.
+/// Reports a conflict in global memory, unless two blocks store the same bytes there.
 fn report_found(env: &Env<'_>, cluster: &mut Cluster, found: &Found) {
-    if found.conflict.hazard == Hazard::WriteAfterWrite
-        && let Some(at) = env.memory.find(found.conflict.offset, 1, 0)
-    {
-        let allocation = env.memory.get(at);
-        let before = allocation.bytes[usize::try_from(found.conflict.offset - allocation.address).unwrap_or(0)];
-        let mut after = [0];
-        cluster.overlay.read(env.memory, at, found.conflict.offset, &mut after);
-        let foreign = found.conflict.earlier.epoch.agent.cluster != cluster.id;
-        if foreign && before == after[0] && allocation.is_written(usize::try_from(found.conflict.offset - allocation.address).unwrap_or(0), 1) {
-            return;
-        }
-    }
     let log = std::mem::take(&mut cluster.log);
-    if let Some(logged) = log.get(found.entry) {
+    if let Some(logged) = log.get(found.entry)
+        && !agree(env, cluster, logged, found)
+    {
         cluster.conflict_global(env, &found.conflict, logged, found.lane);
     }
     cluster.log = log;
+}
+
+/// Whether a store of this cluster leaves the bytes that another cluster has stored there as they are.
+fn agree(env: &Env<'_>, cluster: &Cluster, logged: &Logged, found: &Found) -> bool {
+    let earlier = &found.conflict.earlier;
+    if found.conflict.hazard != Hazard::WriteAfterWrite
+        || logged.kind != AccessKind::Write
+        || earlier.kind != AccessKind::Write
+        || earlier.epoch.agent.cluster == cluster.id
+        || logged.bytes == 0
+    {
+        return false;
+    }
+    let address = logged.addresses.of(found.lane);
+    let Some(at) = env.memory.find(address, logged.bytes as usize, 0) else { return false };
+    let allocation = env.memory.get(at);
+    let from = usize::try_from(address - allocation.address).unwrap_or(0);
+    let before = &allocation.bytes[from..from + logged.bytes as usize];
+    let mut after = vec![0; before.len()];
+    cluster.overlay.read(env.memory, at, address, &mut after);
+    before == after && allocation.is_written(from, before.len())
 }
 
 impl Cluster {
@@ -612,8 +621,9 @@ impl Cluster {
 }
 
 /// A finding about a launch that cannot be made.
-pub(crate) fn refused(kind: FindingKind, message: String, line: u32, seed: u64) -> Finding {
+pub(crate) fn refused(kind: FindingKind, message: String, fix: &str, line: u32, seed: u64) -> Finding {
     let mut finding = Finding::new(kind, message, Place { line, ..Place::default() });
     finding.seed = seed;
+    finding.fix = fix.to_owned();
     finding
 }

@@ -16,7 +16,7 @@ use crate::tensor::wgmma::{A, Flags, Registers, Wgmma};
 use crate::tensor::wmma::{Transfer, Wmma};
 use tilewright_ptx::Type;
 
-use super::access::{MOST, number};
+use super::access::number;
 use super::cluster::{Block, Cluster, Env, Stop, Stream, index};
 use super::exec::{At, Flow, predicate, set};
 use super::report::Where;
@@ -64,15 +64,22 @@ impl Cluster {
         if let Some(wait) = self.gathered(warp, at, true) {
             return Ok(wait);
         }
+        if at.lanes != u32::MAX && !matches!(kind, Kind::Setmaxnreg { .. }) {
+            let lane = at.lanes.trailing_zeros().min(31);
+            let message = format!("a matrix instruction needs all 32 lanes of the warp, but {:#010x} execute it", at.lanes);
+            self.report(env, FindingKind::DivergentAligned, Where::thread(at, warp, lane), None, message, None);
+        }
         match kind {
             Kind::Ldmatrix { dst, address, space, transposed } => {
                 let copy = MatrixCopy::load_of(dst.len(), *transposed);
                 let rows = first_lanes(8 * dst.len());
                 let addresses = self.addresses(env, warp, at, *address, *space);
-                let mut data = [[0; MOST]; 32];
+                let mut halves = [[0; 32]; 2];
                 let rows_at = At { lanes: at.lanes & rows, ..at };
-                self.gather(env, warp, rows_at, &row_access(*space), &addresses, 16, &mut data);
-                let rows: [[u8; 16]; 32] = std::array::from_fn(|i| std::array::from_fn(|j| data[i][j]));
+                self.gather(env, warp, rows_at, &row_access(*space), &addresses, &mut halves);
+                let rows: [[u8; 16]; 32] = std::array::from_fn(|lane| {
+                    (u128::from(halves[1][lane]) << 64 | u128::from(halves[0][lane])).to_le_bytes()
+                });
                 for (&dst, value) in dst.iter().zip(&copy.load(&rows)) {
                     set(warp, at, dst, value);
                 }
@@ -81,13 +88,10 @@ impl Cluster {
                 let copy = MatrixCopy::store_of(src.len(), *transposed);
                 let registers: Vec<Lanes> = src.iter().map(|&src| self.lanes(env, warp, at, src)).collect();
                 let rows = copy.store(&registers);
-                let mut data = [[0; MOST]; 32];
-                for (data, row) in data.iter_mut().zip(&rows) {
-                    data[..16].copy_from_slice(row);
-                }
+                let halves = [0, 8].map(|from| rows.map(|row| number(&row[from..from + 8])));
                 let addresses = self.addresses(env, warp, at, *address, *space);
                 let rows_at = At { lanes: at.lanes & first_lanes(8 * src.len()), ..at };
-                self.scatter(env, warp, rows_at, &row_access(*space), &addresses, 16, &data);
+                self.scatter(env, warp, rows_at, &row_access(*space), &addresses, &halves);
             }
             Kind::Movmatrix { dst, src } => {
                 let value = transpose(&self.lanes(env, warp, at, *src));
@@ -141,10 +145,10 @@ impl Cluster {
             for unit in 0..units {
                 let addresses: Lanes =
                     std::array::from_fn(|lane| base[lane].wrapping_add(wmma.offset(lane, register * units + unit, stride)));
-                let mut data = [[0; MOST]; 32];
-                self.gather(env, warp, at, &unit_access(space, bytes), &addresses, bytes, &mut data);
+                let mut part = [[0; 32]];
+                self.gather(env, warp, at, &unit_access(space, bytes), &addresses, &mut part);
                 for lane in 0..32 {
-                    value[lane] |= number(&data[lane][..bytes]) << (unit * bytes * 8);
+                    value[lane] |= part[0][lane] << (unit * bytes * 8);
                 }
             }
             set(warp, at, dst, &value);
@@ -161,12 +165,8 @@ impl Cluster {
             for unit in 0..units {
                 let addresses: Lanes =
                     std::array::from_fn(|lane| base[lane].wrapping_add(wmma.offset(lane, register * units + unit, stride)));
-                let mut data = [[0; MOST]; 32];
-                for lane in 0..32 {
-                    let part = value[lane] >> (unit * bytes * 8);
-                    data[lane][..bytes].copy_from_slice(&part.to_le_bytes()[..bytes]);
-                }
-                self.scatter(env, warp, at, &unit_access(space, bytes), &addresses, bytes, &data);
+                let part = [value.map(|value| value >> (unit * bytes * 8))];
+                self.scatter(env, warp, at, &unit_access(space, bytes), &addresses, &part);
             }
         }
     }

@@ -137,7 +137,8 @@ impl Cluster {
                     let complete = if *parity {
                         u64::from(mbar.phase & 1) != phase & 1
                     } else {
-                        u64::from(mbar.phase) > phase >> 32
+                        // Only the parity is compared: a state two phases old says no.
+                        u64::from(mbar.phase & 1) != phase >> 32 & 1
                     };
                     if complete {
                         done |= 1 << lane;

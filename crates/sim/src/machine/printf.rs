@@ -7,9 +7,9 @@ use half::{bf16, f16};
 
 use crate::check::FindingKind;
 use crate::memory::window;
-use crate::program::{Order, Scope, Space, Strength};
+use crate::program::Space;
 
-use super::access::{MOST, number};
+use super::access::number;
 use super::cluster::{Cluster, Env};
 use super::exec::{At, bits};
 use super::report::Where;
@@ -24,16 +24,16 @@ impl Cluster {
         for lane in bits(at.lanes) {
             let mut word = [0; 8];
             self.read_local(warp, lane, at.frame + format, &mut word);
-            let format = self.text_at(env, warp, at, lane, u64::from_le_bytes(word));
+            let format = self.text_at(env, warp, lane, u64::from_le_bytes(word));
             self.read_local(warp, lane, at.frame + arguments, &mut word);
             let mut next = u64::from_le_bytes(word);
             let mut count = 0;
             let text = expand(&format, |bytes, string| {
                 next = next.next_multiple_of(bytes as u64);
-                let value = self.bytes_at(env, warp, at, lane, next, bytes);
+                let value = self.bytes_at(env, warp, lane, next, bytes);
                 next += bytes as u64;
                 count += 1;
-                if string { Argument::Text(self.text_at(env, warp, at, lane, value)) } else { Argument::Bits(value) }
+                if string { Argument::Text(self.text_at(env, warp, lane, value)) } else { Argument::Bits(value) }
             });
             self.output.push_str(&text);
             if let Some(result) = result {
@@ -50,7 +50,7 @@ impl Cluster {
         let mut texts = Vec::new();
         for &offset in [offsets[0], offsets[1], offsets[3]].iter() {
             self.read_local(warp, lane, at.frame + offset, &mut word);
-            texts.push(self.text_at(env, warp, at, lane, u64::from_le_bytes(word)));
+            texts.push(self.text_at(env, warp, lane, u64::from_le_bytes(word)));
         }
         let mut line = [0; 4];
         self.read_local(warp, lane, at.frame + offsets[2], &mut line);
@@ -58,25 +58,19 @@ impl Cluster {
         self.report(env, FindingKind::AssertFailed, Where::thread(at, warp, lane), None, message, None);
     }
 
-    fn bytes_at(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, address: u64, bytes: usize) -> u64 {
+    fn bytes_at(&self, env: &Env<'_>, warp: &Warp, lane: u32, address: u64, bytes: usize) -> u64 {
         if let (Space::Local, offset) = window::resolve(address) {
             let mut buffer = [0; 8];
             self.read_local(warp, lane, u32::try_from(offset).unwrap_or(u32::MAX - 64), &mut buffer[..bytes]);
             return number(&buffer[..bytes]);
         }
-        let mut data = [[0; MOST]; 32];
-        let access = crate::program::Access {
-            space: Space::Generic,
-            address: crate::program::Address { base: crate::program::Src::Imm(0), offset: 0 },
-            ty: tilewright_ptx::Type::B8,
-            count: 1,
-            strength: Strength { order: Order::Weak, scope: Scope::Cta },
-        };
-        self.gather(env, warp, At { lanes: 1 << lane, ..at }, &access, &[address; 32], bytes, &mut data);
-        number(&data[lane as usize][..bytes])
+        // What is printed is fetched behind the kernel's back: not checked, not counted.
+        let mut buffer = [0; 8];
+        self.read_global(env, address, &mut buffer[..bytes]);
+        number(&buffer[..bytes])
     }
 
-    fn text_at(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, address: u64) -> String {
+    fn text_at(&self, env: &Env<'_>, warp: &Warp, lane: u32, address: u64) -> String {
         let mut bytes = Vec::new();
         while bytes.len() < LONGEST {
             let at_byte = address.wrapping_add(bytes.len() as u64);
@@ -85,7 +79,7 @@ impl Cluster {
                 (Space::Local, _) => true,
                 _ => false,
             };
-            let byte = if inside { self.bytes_at(env, warp, at, lane, at_byte, 1) } else { 0 };
+            let byte = if inside { self.bytes_at(env, warp, lane, at_byte, 1) } else { 0 };
             match u8::try_from(byte) {
                 Ok(0) | Err(_) => break,
                 Ok(byte) => bytes.push(byte),

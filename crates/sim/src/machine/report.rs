@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::check::{
-    Agent, Conflict, Finding, FindingKind, Hazard, Key, Kind as AccessKind, Place, Proxy, Source, likely_fix,
+    Agent, Conflict, Finding, FindingKind, Hazard, Key, Place, Proxy, Source, likely_fix,
 };
 use crate::memory::window;
 use crate::program::{Kind, TraceNote};
@@ -105,7 +105,7 @@ impl Cluster {
     }
 
     /// A conflict in shared memory.
-    pub(crate) fn conflict_shared(&mut self, env: &Env<'_>, conflict: &Conflict, block: usize, later: Where, kind: AccessKind, bytes: usize) {
+    pub(crate) fn conflict_shared(&mut self, env: &Env<'_>, conflict: &Conflict, block: usize, later: Where) {
         let offset = u32::try_from(conflict.offset).unwrap_or(0);
         let region = env.shared.find(offset, 1);
         let spot = Spot {
@@ -115,7 +115,6 @@ impl Cluster {
             offset: region.map(|region| u64::from(offset - region.start)),
         };
         let proxy = proxy_of(env, later.op);
-        let _ = (kind, bytes);
         self.conflict(env, conflict, later, proxy, spot);
     }
 

@@ -83,7 +83,20 @@ impl Addresses {
         if regular { Addresses::Strided(base, stride) } else { Addresses::Each(Box::new(*addresses)) }
     }
 
+    /// The parts of memory that some lanes touch, one bit each.
+    pub(crate) fn parts(&self, lanes: u32) -> u8 {
+        match self {
+            Addresses::Ranges(ranges) => ranges.iter().fold(0, |parts, &(address, bytes)| {
+                let last = address + u64::from(bytes.max(1)) - 1;
+                let pages = (last >> PART_SHIFT) - (address >> PART_SHIFT) + 1;
+                (0..pages.min(PARTS as u64)).fold(parts, |parts, page| parts | 1 << part_of(address + (page << PART_SHIFT)))
+            }),
+            _ => bits(lanes).fold(0, |parts, lane| parts | 1 << part_of(self.of(lane))),
+        }
+    }
+
     /// The address of a lane.
+    #[inline]
     pub(crate) fn of(&self, lane: u32) -> u64 {
         match self {
             Addresses::Strided(base, stride) => base.wrapping_add(stride.wrapping_mul(u64::from(lane))),
@@ -91,6 +104,17 @@ impl Addresses {
             Addresses::Ranges(ranges) => ranges.first().map_or(0, |range| range.0),
         }
     }
+}
+
+/// Parts of global memory that the checker works on independently.
+pub(crate) const PARTS: usize = 8;
+/// Log of the bytes of memory that belong to one part, in turn.
+pub(crate) const PART_SHIFT: u32 = 12;
+
+/// The part that an address belongs to.
+#[inline]
+pub(crate) fn part_of(address: u64) -> usize {
+    usize::try_from(address >> PART_SHIFT).unwrap_or(0) % PARTS
 }
 
 /// An access to global memory that the checker looks at when the round ends.
@@ -105,6 +129,8 @@ pub(crate) struct Logged {
     pub(crate) lanes: u32,
     /// Where.
     pub(crate) addresses: Addresses,
+    /// The parts of memory it touches, one bit each.
+    pub(crate) parts: u8,
     /// Bytes of each lane.
     pub(crate) bytes: u32,
     /// Read, write, atomic.

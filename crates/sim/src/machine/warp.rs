@@ -55,6 +55,21 @@ pub(crate) enum Wait {
     Serial,
 }
 
+impl Wait {
+    /// Whether the op is executed again when the wait is over, so that ending it too early does no harm.
+    pub(crate) fn asks_again(&self) -> bool {
+        matches!(
+            self,
+            Wait::Cluster { .. }
+                | Wait::Registers
+                | Wait::Mbarrier { .. }
+                | Wait::CpAsync { .. }
+                | Wait::Bulk { .. }
+                | Wait::Wgmma { .. }
+        )
+    }
+}
+
 /// Lanes at the same place.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {

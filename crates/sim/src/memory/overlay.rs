@@ -26,6 +26,12 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
+    /// Whether nothing has been written.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
     #[inline]
     fn page(&self, number: u64) -> Option<&Page> {
         if self.last.0 == number && !self.pages.is_empty() {

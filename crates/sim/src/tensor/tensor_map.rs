@@ -260,14 +260,21 @@ impl TensorMap {
         matches!(self.access, Access::Im2col { .. })
     }
 
-    /// The bits of an element that a load fills in outside of the tensor.
+    /// The bits of an element that a load fills in outside of the tensor. A NaN is the halfword `0x7ff7` repeated, as an H200 has it.
     pub fn fill_bits(&self) -> u64 {
-        match (self.fill, self.data_type.bytes()) {
-            (OobFill::Zeros, _) => 0,
-            (OobFill::Nan, 2) => 0x7fff,
-            (OobFill::Nan, 8) => 0x7fff_ffff_ffff_ffff,
-            (OobFill::Nan, _) => 0x7fff_ffff,
+        match self.fill {
+            OobFill::Zeros => 0,
+            OobFill::Nan => 0x7ff7_7ff7_7ff7_7ff7,
         }
+    }
+
+    /// The map as stores and reductions see it: they do not clip the innermost dimension inside of a piece of 16 bytes.
+    #[must_use]
+    pub fn for_store(&self) -> TensorMap {
+        let per_piece = u64::from((PIECE / self.data_type.bytes()).max(1));
+        let mut map = self.clone();
+        map.dims[0] = map.dims[0].next_multiple_of(per_piece);
+        map
     }
 
     /// Bytes that one copy writes to shared memory and completes on its barrier, inside of the tensor or not.

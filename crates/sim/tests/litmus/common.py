@@ -97,7 +97,8 @@ class Module:
         return self.kernels[name]
 
     def case(self, name, entry, args, **launch):
-        """`launch`: grid, block, cluster, shared. An argument `out` without size is filled in."""
+        """`launch`: grid, block, cluster, shared; `counters` if they are compared; `undefined` if PTX forbids what is
+        done although the GPU lets it pass: a finding is as good as the same result. An argument `out` without size is filled in."""
         block = launch.get("block", [32, 1, 1])
         grid = launch.get("grid", [1, 1, 1])
         threads = block[0] * block[1] * block[2] * grid[0] * grid[1] * grid[2]
@@ -107,6 +108,8 @@ class Module:
             case["cluster"] = launch["cluster"]
         if "counters" in launch:
             case["counters"] = True
+        if launch.get("undefined"):
+            case["undefined"] = True
         case["shared"] = launch.get("shared", 0)
         case["args"] = args
         self.cases.append(case)

@@ -55,10 +55,10 @@ def start(k):
     return Bar(k, "%bar")
 
 
-def one(m, name, body, params=("out",), args=("out",), threads=1):
+def one(m, name, body, params=("out",), args=("out",), threads=1, **more):
     k = m.kernel(name, list(params))
     body(k, start(k))
-    m.case(name, name, list(args), block=[threads, 1, 1], shared=1024)
+    m.case(name, name, list(args), block=[threads, 1, 1], shared=1024, **more)
 
 
 def make():
@@ -73,10 +73,20 @@ def make():
             states.append(b.state("arrive.shared::cta"))
             b.tests(*states[-3:])
             states.append(b.state("arrive.shared::cta"))
-            b.tests(*states[-3:])
+            b.tests(*states[-2:])
             b.tries(*states[-2:])
 
     one(m, "rounds", rounds)
+
+    def old(k, b):
+        b.init(1)
+        first = b.state("arrive.shared::cta")
+        for _ in range(4):
+            b.tests(first)
+            b.state("arrive.shared::cta")
+
+    # A state of an earlier phase than the last.
+    one(m, "old_state", old, undefined=True)
 
     def counts(k, b):
         b.init(10)
@@ -166,8 +176,8 @@ def make():
                 b.poll(0)
                 b.tests()
             else:
-                # Whether the arrival has happened shows in the number of those still missing; it has after a while.
-                b.state("arrive.shared::cta")
+                # When the arrival of the copies happens is not defined, so that the count here is not put.
+                k("mbarrier.arrive.shared::cta.b64 _, [%bar];")
                 b.poll(0)
                 b.tests()
                 b.state("arrive.shared::cta", count)

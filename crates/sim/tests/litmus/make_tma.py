@@ -123,11 +123,83 @@ def bulk_kernel(m, name, op):
     k(f"@%first {op} [%dst], [%box], %bytes;\ncp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;")
 
 
+# tensormap.replace: name, words of the instruction before and after the address; %value and %wide are the new value.
+REPLACED = [("address", "global_address.shared::cta.b1024.b64", "", "%wide"), ("rank", "rank.shared::cta.b1024.b32", "", "%value")]
+REPLACED += [(f"{name}{i}", f"{field}.shared::cta.b1024.{ty}", f", {i}", value)
+             for name, field, ty, value, ordinals in (("dim", "global_dim", "b32", "%value", 2), ("box", "box_dim", "b32", "%value", 2),
+                                                     ("step", "element_stride", "b32", "%value", 2), ("stride", "global_stride", "b64", "%wide", 1))
+             for i in range(ordinals)]
+REPLACED += [(f"type{i}", "elemtype.shared::cta.b1024.b32", "", str(i)) for i in range(13)]
+REPLACED += [(f"swizzle{i}", "swizzle_mode.shared::cta.b1024.b32", "", str(i)) for i in range(4)]
+REPLACED += [(f"fill{i}", "fill_mode.shared::cta.b1024.b32", "", str(i)) for i in range(2)]
+
+
+def replace_kernel(m, name, words, ordinal, value):
+    """Copies a map, changes a field of the copy, loads a box with it."""
+    k = m.kernel(f"replace_{name}", ["tensor", "map:map", "scratch", "out", "at:u32", "bytes:u32", "span:u32", "value:u32", *c_params(2)])
+    start(k, False)
+    lane, from_map, word, p, copy = k.new("r"), k.new("rd"), k.new("r"), k.new("p"), k.new("r")
+    k(f"add.u32 {copy}, %bar, 128;\nmov.u32 {lane}, %tid.x;\nsetp.lt.u32 {p}, {lane}, 32;")
+    k(f"mul.wide.u32 {from_map}, {lane}, 4;\nadd.s64 {from_map}, {from_map}, %map;\nshl.b32 {lane}, {lane}, 2;\nadd.u32 {lane}, {lane}, {copy};")
+    k(f"@{p} ld.b32 {word}, [{from_map}];\n@{p} st.shared.b32 [{lane}], {word};\nbar.sync 0;")
+    k(".reg .b64 %wide;\ncvt.u64.u32 %wide, %value;")
+    if name == "address":
+        k("add.s64 %wide, %wide, %tensor;")
+    skip = k.label()
+    k(f"@!{p} bra {skip};\n@%first tensormap.replace.tile.{words} [{copy}]{ordinal}, {value};\nbar.warp.sync 0xffffffff;")
+    k(f"tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%scratch], [{copy}], 128;")
+    k("fence.proxy.tensormap::generic.acquire.gpu [%scratch], 128;")
+    k(f"@%first mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], %bytes;")
+    k(f"@%first cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      f" [%box], [%scratch, {coordinates(2)}], [%bar];\n{skip}:")
+    wait(k)
+    dump(k, "%out")
+
+
+def replaced(m):
+    for field in REPLACED:
+        replace_kernel(m, *field)
+
+    def case(name, entry, value, bytes=768, kind=6, at_box=(0, 0), swizzle=0, room=3072):
+        maps = Maps(kind, 64, 2, swizzle, dims=[96 // MAP_BYTES[kind], 11])
+        args = [numbers("bytes", 16384, 7), maps.arg(0), numbers("bytes", 128, 8), {"out": room + 16}, u32(0), u32(bytes), u32(room),
+                u32(value), *[u32(c) for c in at_box]]
+        m.case(f"replace/{name}", f"replace_{entry}", args, block=[THREADS, 1, 1], shared=DATA + room)
+
+    case("address", "address", 4096)
+    case("rank", "rank", 1)
+    case("dim0", "dim0", 20)
+    case("dim1", "dim1", 5)
+    case("stride0", "stride0", 256)
+    case("box0", "box0", 16, bytes=384)
+    case("box1", "box1", 5, bytes=320)
+    case("step0", "step0", 2)
+    case("step1", "step1", 2, bytes=384)
+    # Types of all sizes: the box has as many elements, so that its bytes change.
+    sizes = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 4, 9: 8, 10: 2, 11: 4, 12: 4}
+    for code, size in sizes.items():
+        case(f"type{code}", f"type{code}", 0, bytes=384 * size)
+    for code in range(4):
+        case(f"swizzle{code}", f"swizzle{code}", 0, kind=6, bytes=768)
+    for code in range(2):
+        case(f"fill{code}", f"fill{code}", 0, at_box=(-8, 2))
+
+
 def product(values):
     result = 1
     for value in values:
         result *= value
     return result
+
+
+# Halfway cases of tf32, subnormals, numbers at the edge of the range, infinities, NaNs.
+WORDS = [0x3F801000, 0x3F803000, 0x3F800FFF, 0x3F801001, 0xBF801000, 0xBF803000, 0xBF802FFF, 0x3F80F000, 0x00000001, 0x80000001,
+         0x00001000, 0x00000FFF, 0x007FFFFF, 0x807FFFFF, 0x00800000, 0x80800001, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7FEFFF, 0x7F7FF000,
+         0x7F800000, 0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0x7F801000, 0x7FBFFFFF, 0x00000000, 0x80000000, 0x00400000,
+         0x00003000, 0x3FFFF000]
+# The like for two halves.
+HALVES = [0x3C013C01, 0x10001000, 0x00010001, 0x80018001, 0x03FF03FF, 0x7BFF7BFF, 0xFBFFFBFF, 0x7C007C00, 0xFC00FC00, 0x7E007E00,
+          0x7C017C01, 0x00000000, 0x80008000, 0x3F803F80, 0x3C003C00, 0x7F7F7F7F, 0x00800080, 0x007F807F, 0xFFFF7FFF, 0x80000000]
 
 
 class Maps:
@@ -151,6 +223,8 @@ class Maps:
         self.swizzle, self.fill = swizzle, fill
         counts = [self.box[0]] + [-(-b // s) for b, s in zip(self.box[1:], self.steps[1:])]
         self.bytes = product(counts) * size
+        # Rows are as far apart as the span of the swizzle, however narrow.
+        self.room = product(counts[1:]) * max(counts[0] * size, SPANS[swizzle])
 
     def arg(self, of):
         return {"map": {"of": of, "type": self.kind, "dims": self.dims, "strides": self.strides, "box": self.box,
@@ -161,18 +235,23 @@ def u32(value):
     return {"u32": value & 0xFFFFFFFF}
 
 
-def load(m, name, maps, at_box, at=0, data="bytes", expect=None, span=None):
-    span = span or (at + maps.bytes + 128 + 15) // 16 * 16
+def load(m, name, maps, at_box, at=0, data="bytes", span=None, words=None, **more):
+    span = span or (at + maps.room + 128 + 15) // 16 * 16
     size = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2}.get(data, 1)
-    args = [numbers(data, maps.total // size, 7, hidden=True), maps.arg(0), {"out": span + 16}, u32(at),
-            u32(expect or maps.bytes), u32(span), *[u32(c) for c in at_box]]
-    m.case(name, f"load{maps.rank}", args, block=[THREADS, 1, 1], shared=DATA + span)
+    source = {"words": words, "hidden": True} if words else numbers(data, maps.total // size, 7, hidden=True)
+    args = [source, maps.arg(0), {"out": span + 16}, u32(at),
+            u32(maps.bytes), u32(span), *[u32(c) for c in at_box]]
+    m.case(name, f"load{maps.rank}", args, block=[THREADS, 1, 1], shared=DATA + span, **more)
 
 
-def store(m, name, op, maps, at_box, at=0, data="bytes"):
-    span = (at + maps.bytes + 15) // 16 * 16
+def store(m, name, op, maps, at_box, at=0, data="bytes", words=None):
+    span = (at + maps.room + 15) // 16 * 16
     size = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2, "s32": 4}.get(data, 1)
-    args = [numbers(data, maps.total // size, 3, hidden=True, keep=True), maps.arg(0), numbers(data, span // size, 5),
+    source = {"words": (words * (span // 4))[:span // 4]} if words else numbers(data, span // size, 5)
+    target = numbers(data, maps.total // size, 3, hidden=True, keep=True)
+    if words:
+        target = {"words": (words[1:] * maps.total)[:maps.total // 4], "hidden": True, "keep": True}
+    args = [target, maps.arg(0), source,
             u32(at), u32(span), *[u32(c) for c in at_box]]
     m.case(name, f"{op}{maps.rank}", args, block=[THREADS, 1, 1], shared=DATA + span)
 
@@ -248,10 +327,10 @@ def make():
     for kind in (0, 6, 7, 8):
         for swizzle in range(4):
             inner = SPANS[swizzle] or 48
-            for x in (1, 2, 3, 4, 5, 8, 12, -1, -2, -3, -4, -5, -8, 70):
+            for x in (1, 2, 4, 5, 8, 12, -1, -2, -8, 70):
                 maps = Maps(kind, inner, 2, swizzle)
                 load(m, f"load/x/{MAP_TYPES[kind]}/s{SPANS[swizzle]}/{x}", maps, [x, 1])
-                if x in (1, 2, 4, 5, 8, -1, -2, -8):
+                if x in (1, 4, 8, -8):
                     store(m, f"store/x/{MAP_TYPES[kind]}/s{SPANS[swizzle]}/{x}", "store", maps, [x, 1])
     for rank in (1, 3, 4, 5):
         for swizzle in (0, 3):
@@ -262,7 +341,67 @@ def make():
     for x in (0x7FFFFFFC, -0x80000000, 0x40000000, -0x40000000):
         load(m, f"load/far/x{x}", Maps(7, 64, 2, 0), [x, 0])
         load(m, f"load/far/y{x}", Maps(7, 64, 2, 0), [0, x])
-    # Announced too little and too much is not deterministic in time; the sums are those of the box.
+    # Coordinates before the tensor, of stores and reductions.
+    for x, y in ((0, -1), (0, -20), (-8, 0), (8, -1)):
+        store(m, f"store/before/{x}_{y}", "store", Maps(6, 48, 2, 0), [x, y])
+        store(m, f"reduce/before/{x}_{y}", "add", Maps(6, 48, 2, 0), [x, y], data="f16")
+    store(m, "store/before/3d", "store", Maps(6, 48, 3, 0), [0, 0, -1])
+    store(m, "store/before/far", "store", Maps(6, 48, 2, 0), [0, -0x40000000])
+    store(m, "store/behind/far", "store", Maps(6, 48, 2, 0), [0, 0x40000000])
+    store(m, "store/behind/far_x", "store", Maps(6, 48, 2, 0), [0x40000000, 0])
+    # Where a row of the tensor ends inside a box.
+    for kind, widths in ((0, range(1, 34)), (6, range(1, 18)), (7, range(1, 10)), (8, range(1, 6))):
+        for width in widths:
+            for swizzle in (0, 1):
+                maps = Maps(kind, 32, 2, swizzle, dims=[width, 4], box=[32 // MAP_BYTES[kind], 3])
+                for op in ("load", "store", "add"):
+                    if op == "load":
+                        load(m, f"load/end/{MAP_TYPES[kind]}/s{SPANS[swizzle]}/{width}", maps, [0, 0])
+                    elif op == "store":
+                        store(m, f"store/end/{MAP_TYPES[kind]}/s{SPANS[swizzle]}/{width}", "store", maps, [0, 0])
+                    elif kind in (6, 7, 8) and swizzle == 0:
+                        store(m, f"reduce/end/{MAP_TYPES[kind]}/{width}", "add", maps, [0, 0], data=MAP_TYPES[kind])
+    # Rounding and subnormals of the types that say so.
+    for kind in (7, 10, 11, 12):
+        maps = Maps(kind, 64, 1, 0, dims=[32], box=[32])
+        load(m, f"load/round/{MAP_TYPES[kind]}", maps, [0], words=WORDS)
+        store(m, f"store/round/{MAP_TYPES[kind]}", "store", maps, [0], words=WORDS)
+        maps = Maps(kind, 64, 2, 0, dims=[16, 2], box=[16, 2])
+        store(m, f"reduce/round/{MAP_TYPES[kind]}", "add", maps, [0, 0], words=WORDS)
+    for kind in (6, 9):
+        store(m, f"reduce/round/{MAP_TYPES[kind]}", "add", Maps(kind, 64, 2, 0, dims=[32, 2], box=[32, 2]), [0, 0], words=HALVES)
+    for op in ("min", "max"):
+        for kind in (6, 9):
+            store(m, f"reduce/{op}/round/{MAP_TYPES[kind]}", op, Maps(kind, 64, 2, 0, dims=[32, 2], box=[32, 2]), [0, 0], words=HALVES)
+    # What the driver refuses.
+    def refused(name, **change):
+        maps = Maps(6, 64, 3, 0)
+        for field, value in change.items():
+            setattr(maps, field, value)
+        load(m, f"map/{name}", maps, [0, 0, 0])
+
+    refused("plain")
+    refused("row24", box=[12, 3, 4])
+    refused("row8", box=[4, 3, 4])
+    refused("box257", box=[264, 1, 1])
+    refused("box256", box=[256, 3, 4], room=256 * 24, bytes=256 * 24)
+    refused("box0", box=[32, 0, 4])
+    refused("dim0", dims=[95, 0, 4])
+    refused("stride8", strides=[200, 1032])
+    refused("stride_short", strides=[64, 1024], total=8192)
+    refused("stride0", strides=[0, 1024], total=8192)
+    refused("stride_order", strides=[2048, 208], total=16384)
+    refused("step0", steps=[1, 0, 1])
+    refused("step9", steps=[1, 9, 1])
+    refused("step_inner9", steps=[9, 1, 1])
+    refused("step_inner8", steps=[8, 1, 1])
+    refused("step8", steps=[1, 8, 1], bytes=64 * 4, room=64 * 4)
+    refused("fill_u16", kind=1, fill=1)
+    refused("fill_f16", kind=6, fill=1)
+    for swizzle in (1, 2, 3):
+        refused(f"span_s{SPANS[swizzle]}", swizzle=swizzle, box=[SPANS[swizzle] // 2 + 8, 3, 4])
+    replaced(m)
+    # The sums are those of the box.
     data = {"f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64", "f32_ftz": "f32", "tf32": "f32", "tf32_ftz": "f32"}
     for kind, ty in enumerate(MAP_TYPES):
         for op in ("add", "min", "max", "inc", "dec", "and", "or", "xor"):
@@ -296,7 +435,7 @@ def make():
                 pitch *= dim
             pixels = 20
             total = pixels * channels * 2
-            span = total + 128
+            span = pixels * max(2 * channels, SPANS[swizzle]) + 128
             for c, corner in enumerate(corners):
                 for t, tap in enumerate(taps):
                     spec = {"of": 0, "type": 6, "dims": dims, "strides": strides, "lower": lower, "upper": upper,
@@ -323,5 +462,5 @@ def make():
     # Misaligned and odd sizes.
     for at, size in ((8, 64), (4, 64), (0, 8), (0, 24), (0, 0)):
         args = [numbers("bytes", 512, 3, keep=True), numbers("bytes", 512, 5), u32(at), u32(512), u32(size)]
-        b.case(f"odd/{at}_{size}", "store", args, block=[THREADS, 1, 1], shared=DATA + 512)
+        b.case(f"odd/{at}_{size}", "store", args, block=[THREADS, 1, 1], shared=DATA + 512, undefined=size % 16 != 0)
     return [m, b]

@@ -1,7 +1,7 @@
-"""Runs every case on a Hopper GPU and writes recorded.json: python3 record.py [--raw FOLDER]
+"""Runs every case on a Hopper GPU and writes recorded.json: python3 record.py [--raw FOLDER] [--only PREFIX,PREFIX...]
 
 Needs the driver (libcuda.so.1) and nothing else; with `ncu` on the path it reads the counters of the cases that have
-some. A case may end its context, so cases run in worker processes, and a worker that dies is started again behind the
+some. With `--only`, the others keep what is recorded of them. A case may end its context, so cases run in worker processes, and a worker that dies is started again behind the
 case that killed it.
 """
 import csv
@@ -20,7 +20,7 @@ from inputs import numbers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKERS = 12
-PATIENCE = 120
+PATIENCE = 45
 FILL = 0xCD
 SMALL = 256
 CHUNK = 512
@@ -221,9 +221,12 @@ def main():
         return work(json.load(sys.stdin))
     with open(os.path.join(HERE, "cases.json")) as file:
         cases = json.load(file)
+    every, kept = cases, {}
     if "--only" in sys.argv:
-        only = sys.argv[sys.argv.index("--only") + 1]
+        only = tuple(sys.argv[sys.argv.index("--only") + 1].split(","))
         cases = [case for case in cases if case["name"].startswith(only)]
+        with open(os.path.join(HERE, "recorded.json")) as file:
+            kept = json.load(file)["cases"]
     # So that the code of each module is made once: the driver keeps it.
     first, modules = [], set()
     for case in cases:
@@ -243,8 +246,12 @@ def main():
     measured = [case for case in cases if case.get("counters")]
     counts = counters(measured) if shutil.which("ncu") and measured else {}
     lines = []
-    for case in cases:
-        result = found[case["name"]]
+    for case in every:
+        result = found.get(case["name"])
+        if result is None:
+            if case["name"] in kept:
+                lines.append(f"{json.dumps(case['name'])}:{json.dumps(kept[case['name']], separators=(',', ':'))}")
+            continue
         entry = {"error": result["error"]} if "error" in result else {"results": [summary(bytes.fromhex(r)) for r in result["results"]]}
         if case["name"] in counts:
             entry["counters"] = counts[case["name"]]
