@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use tilewright_hardware::TensorMapSpec;
-use tilewright_ir::{Func, Launch, Module, Type, Value, verify};
+use tilewright_ir::{Element as Kind, Func, Launch, Module, Type, Value, verify};
 
 use crate::Error;
 use crate::element::Element;
@@ -30,12 +30,14 @@ use crate::value::Val;
 /// assert_eq!(kernel.name(), "axpy");
 /// assert_eq!(kernel.parameters().count(), 5);
 /// assert!(kernel.ir().contains("fma"));
+/// assert_eq!(kernel.element("x").map(|element| element.name()), Some("f32"));
 /// # Ok::<(), tilewright_lang::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Kernel {
     func: Func,
     maps: Vec<(String, TensorMapSpec)>,
+    elements: Vec<(String, Kind)>,
 }
 
 impl Kernel {
@@ -80,6 +82,12 @@ impl Kernel {
     pub fn tensor_map(&self, parameter: &str) -> Option<&TensorMapSpec> {
         self.maps.iter().find(|(name, _)| name == parameter).map(|(_, spec)| spec)
     }
+
+    /// The elements that a pointer or tensor map among the parameters leads to, as the author wrote it: `Global<f32>` leads to f32.
+    #[must_use]
+    pub fn element(&self, parameter: &str) -> Option<Kind> {
+        self.elements.iter().find(|(name, _)| name == parameter).map(|&(_, element)| element)
+    }
 }
 
 /// Runs `body` as the kernel's code and checks the result.
@@ -104,7 +112,9 @@ pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Result<Kernel, Error> {
         func.params.get(position).map(|param| param.name.clone())
     };
     let maps = tracer.maps.into_iter().filter_map(|(value, spec)| Some((name_of(value)?, spec))).collect();
-    Ok(Kernel { func, maps })
+    let elements =
+        tracer.elements.into_iter().filter_map(|(value, of)| Some((name_of(value)?, of))).collect();
+    Ok(Kernel { func, maps, elements })
 }
 
 /// What a run-time parameter of a kernel can be.
@@ -121,6 +131,13 @@ fn declare(name: &str, ty: Type, align: u32) -> Value {
     trace::with(|t| t.builder.func.add_param(name, ty, align))
 }
 
+/// Declares a parameter that leads to elements in memory.
+fn declare_memory<T: Element>(name: &str, ty: Type, align: u32) -> Value {
+    let value = declare(name, ty, align);
+    trace::with(|t| t.elements.push((value, T::ELEMENT)));
+    value
+}
+
 impl<T: Element> Argument for Val<T> {
     fn declare(name: &str) -> Val<T> {
         Val::of(declare(name, Type::Scalar(T::ELEMENT), 0))
@@ -129,12 +146,12 @@ impl<T: Element> Argument for Val<T> {
 
 impl<T: Element> Argument for Ptr<T, space::Global> {
     fn declare(name: &str) -> Self {
-        Ptr::of(declare(name, Type::Pointer(tilewright_ir::Space::Global), T::ELEMENT.bytes()))
+        Ptr::of(declare_memory::<T>(name, Type::Pointer(tilewright_ir::Space::Global), T::ELEMENT.bytes()))
     }
 }
 
 impl<T: Element> Argument for TensorMap<T> {
     fn declare(name: &str) -> Self {
-        TensorMap::of(declare(name, Type::TensorMap, 0))
+        TensorMap::of(declare_memory::<T>(name, Type::TensorMap, 0))
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Tracer {
     pub(crate) layouts: Vec<Composed>,
     /// For each tensor-map parameter what its uses ask of it.
     pub(crate) maps: Vec<(Value, TensorMapSpec)>,
+    /// What parameters point to.
+    pub(crate) elements: Vec<(Value, Element)>,
 }
 
 thread_local! {
@@ -47,6 +49,7 @@ pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Tracer {
         errors: Vec::new(),
         layouts: Vec::new(),
         maps: Vec::new(),
+        elements: Vec::new(),
     };
     let at = Location::caller();
     tracer.last = tracer.builder.func.locations.add(at.file(), at.line(), at.column(), Frame::KERNEL);

@@ -92,7 +92,12 @@ impl Module {
 
     /// The names of its kernels.
     pub fn entries(&self) -> Vec<&str> {
-        self.program.functions.iter().filter(|function| function.entry).map(|function| &*function.name).collect()
+        self.program
+            .functions
+            .iter()
+            .filter(|function| function.entry)
+            .map(|function| &*function.name)
+            .collect()
     }
 
     /// The parameters of a kernel.
@@ -353,7 +358,13 @@ impl Simulator {
     /// Runs a kernel to its end.
     ///
     /// Module variables have their initial values at each launch.
-    pub fn launch(&mut self, module: &Module, entry: &str, launch: &Launch, arguments: &[Arg]) -> Result<Report, SimError> {
+    pub fn launch(
+        &mut self,
+        module: &Module,
+        entry: &str,
+        launch: &Launch,
+        arguments: &[Arg],
+    ) -> Result<Report, SimError> {
         let program = &module.program;
         let index = program.entry(entry).ok_or_else(|| SimError::NoKernel {
             name: entry.to_owned(),
@@ -440,23 +451,45 @@ impl Simulator {
             multiprocessors,
             register_file: arch.limits().registers_per_sm,
             max_registers: kernel.limits.max_registers,
-            capacity: machine::capacity(arch, threads, kernel.live_registers, shared, blocks, multiprocessors),
+            capacity: machine::capacity(
+                arch,
+                threads,
+                kernel.live_registers,
+                shared,
+                blocks,
+                multiprocessors,
+            ),
             ops: program.functions.iter().map(|function| function.code.len()).sum(),
         })
     }
 
     /// What the driver would refuse.
-    fn refuse(&self, program: &Program, kernel: &Function, launch: &Launch, geometry: &Geometry) -> Vec<Finding> {
+    fn refuse(
+        &self,
+        program: &Program,
+        kernel: &Function,
+        launch: &Launch,
+        geometry: &Geometry,
+    ) -> Vec<Finding> {
         let limits = arch_of(program).limits();
         let threads = launch.block.iter().map(|&extent| u64::from(extent)).product::<u64>();
         let shared = u64::from(kernel.shared_bytes) + u64::from(launch.shared_bytes);
         let mut reasons: Vec<(String, &str)> = Vec::new();
         let smaller = "use smaller tiles, fewer stages or fewer threads";
         if threads > u64::from(limits.threads_per_block) {
-            reasons.push((format!("the block has {threads} threads, but at most {} are possible", limits.threads_per_block), smaller));
+            reasons.push((
+                format!(
+                    "the block has {threads} threads, but at most {} are possible",
+                    limits.threads_per_block
+                ),
+                smaller,
+            ));
         }
         if kernel.shared_bytes > 48 * 1024 {
-            let reason = format!("the kernel declares {} bytes of static shared memory, but at most 49152 are possible", kernel.shared_bytes);
+            let reason = format!(
+                "the kernel declares {} bytes of static shared memory, but at most 49152 are possible",
+                kernel.shared_bytes
+            );
             reasons.push((reason, "use dynamic shared memory (.extern .shared), which can be larger"));
         }
         if shared > u64::from(limits.shared_per_block) {
@@ -467,23 +500,36 @@ impl Simulator {
             reasons.push((reason, smaller));
         }
         if let Some(required) = kernel.limits.required_threads.filter(|&required| required != launch.block) {
-            let reason = format!("the kernel requires blocks of {required:?} threads (.reqntid), but the launch has {:?}", launch.block);
+            let reason = format!(
+                "the kernel requires blocks of {required:?} threads (.reqntid), but the launch has {:?}",
+                launch.block
+            );
             reasons.push((reason, "launch it with the block that it requires"));
         }
-        if let Some(most) = kernel.limits.max_threads.map(|most| most.iter().map(|&extent| u64::from(extent)).product::<u64>())
+        if let Some(most) = kernel
+            .limits
+            .max_threads
+            .map(|most| most.iter().map(|&extent| u64::from(extent)).product::<u64>())
             && threads > most
         {
-            let reason = format!("the kernel allows at most {most} threads in a block (.maxntid), but the launch has {threads}");
+            let reason = format!(
+                "the kernel allows at most {most} threads in a block (.maxntid), but the launch has {threads}"
+            );
             reasons.push((reason, "launch it with smaller blocks"));
         }
         if geometry.cluster_blocks() > 16 {
-            let reason = format!("the cluster has {} blocks, but at most 8 are portable and 16 possible", geometry.cluster_blocks());
+            let reason = format!(
+                "the cluster has {} blocks, but at most 8 are portable and 16 possible",
+                geometry.cluster_blocks()
+            );
             reasons.push((reason, "use smaller clusters"));
         }
         let line = kernel.lines.first().copied().unwrap_or(0);
         reasons
             .into_iter()
-            .map(|(reason, fix)| machine::refused(FindingKind::ResourcesExceeded, reason, fix, line, self.options.seed))
+            .map(|(reason, fix)| {
+                machine::refused(FindingKind::ResourcesExceeded, reason, fix, line, self.options.seed)
+            })
             .collect()
     }
 }

@@ -35,7 +35,9 @@ pub enum SimError {
         what: String,
     },
     /// The number of arguments is wrong.
-    #[error("kernel `{kernel}` takes {expected} arguments, but {found} were given; give one for each parameter, in order")]
+    #[error(
+        "kernel `{kernel}` takes {expected} arguments, but {found} were given; give one for each parameter, in order"
+    )]
     ArgumentCount {
         /// The kernel.
         kernel: String,
@@ -45,7 +47,9 @@ pub enum SimError {
         found: usize,
     },
     /// An argument does not fit its parameter.
-    #[error("argument {index} of kernel `{kernel}` (parameter `{name}`) has {found} bytes, but the parameter has {expected}")]
+    #[error(
+        "argument {index} of kernel `{kernel}` (parameter `{name}`) has {found} bytes, but the parameter has {expected}"
+    )]
     ArgumentSize {
         /// The kernel.
         kernel: String,
@@ -69,7 +73,9 @@ pub enum SimError {
         expected: String,
     },
     /// A buffer of another simulator, or one that has been freed.
-    #[error("the simulator has no buffer at address {address:#x}; use the one that made it, before it is freed")]
+    #[error(
+        "the simulator has no buffer at address {address:#x}; use the one that made it, before it is freed"
+    )]
     NoBuffer {
         /// Its address.
         address: u64,

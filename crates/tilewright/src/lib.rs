@@ -5,7 +5,7 @@
 //! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
 //! * [`ir`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
 //! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
-//! * [`sim`]: PTX on the CPU, checked and counted;
+//! * [`device`]: memory and launches, with [`sim`], which runs PTX on the CPU, checks it and counts;
 //! * [`cuda`]: the NVIDIA driver, found at run time.
 //!
 //! ```
@@ -38,6 +38,8 @@
 #[allow(unused_extern_crates, reason = "kernels written inside this crate expand to this name")]
 extern crate self as tilewright;
 
+pub mod device;
+
 pub use tilewright_codegen as codegen;
 pub use tilewright_compiler as compiler;
 pub use tilewright_cuda as cuda;
@@ -50,6 +52,14 @@ pub use tilewright_passes as passes;
 pub use tilewright_ptx as ptx;
 pub use tilewright_sim as sim;
 
+/// Everything that a program with kernels needs: the language, the compiler, the chips and the device.
+pub mod prelude {
+    pub use crate::compiler::Compiler;
+    pub use crate::device::{Buffer, Device};
+    pub use crate::hardware::Arch;
+    pub use crate::lang::prelude::*;
+}
+
 // The examples in the README and in the chapters are tests.
 #[cfg(doctest)]
 mod chapters {
@@ -59,4 +69,6 @@ mod chapters {
     mod layouts {}
     #[doc = include_str!("../../../docs/kernels.md")]
     mod kernels {}
+    #[doc = include_str!("../../../docs/simulator.md")]
+    mod simulator {}
 }

@@ -317,17 +317,128 @@ fn wrong_arguments_are_named() {
     }
 }
 
+/// What would keep results from being written is said before the run.
+#[test]
+fn outputs_are_checked_first() {
+    let folder = Folder::new();
+    let rest = ["--arg", "u32:100"];
+    for (arguments, part) in [
+        (&["--arg", "in:x.npy", "--arg", "out:none/y.npy:f32:100"][..], "no folder none"),
+        (&["--arg", "inout:x.npy:y.npy", "--arg", "out:y.npy:f32:100"], "y.npy twice"),
+        (&["--json", "y.npy", "--arg", "in:x.npy", "--arg", "out:y.npy:f32:100"], "y.npy twice"),
+        (&["--json", "none/r.json", "--arg", "in:x.npy", "--arg", "out:y.npy:f32:100"], "no folder none"),
+    ] {
+        let error = folder.refused(&twice(&[arguments, &rest].concat()));
+        assert!(error.contains(part), "{part}: {error}");
+        assert!(!folder.path("y.npy").exists());
+    }
+}
+
+/// A device is written to and stays a device.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_disk_is_an_error() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    let folder = Folder::new();
+    symlink("/dev/full", folder.path("full.npy")).unwrap();
+    let arguments = ["--arg", "in:x.npy", "--arg", "out:full.npy:f32:100", "--arg", "u32:100"];
+    assert!(folder.refused(&twice(&arguments)).contains("full.npy"));
+    assert!(fs::metadata(folder.path("full.npy")).unwrap().file_type().is_char_device());
+}
+
+#[test]
+fn what_a_kernel_requires_need_not_be_given() {
+    let folder = Folder::new();
+    let required = TWICE.replace("u32 n)", "u32 n)\n.reqntid 64, 1, 1");
+    fs::write(folder.path("required.ptx"), required).unwrap();
+    let arguments = ["--arg", "in:x.npy", "--arg", "out:y.npy:f32:100", "--arg", "u32:100"];
+    let output = folder.sim(&[&["required.ptx", "--grid", "2"], &arguments[..]].concat());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stdout(&output).contains("blocks of 64x1x1 threads"));
+    fs::remove_file(folder.path("y.npy")).unwrap();
+
+    // A launch that the driver would refuse is a finding, and writes nothing.
+    let output = folder.sim(&[&["required.ptx", "--grid", "2", "--block", "32"], &arguments[..]].concat());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stdout(&output).contains("resources exceeded"), "{}", stdout(&output));
+    assert!(!folder.path("y.npy").exists());
+    let error = folder.refused(&[&["twice.ptx", "--grid", "2"], &arguments[..]].concat());
+    assert!(error.contains("--block"), "{error}");
+}
+
+/// What a kernel prints comes first; a finding names the file.
+#[test]
+fn output_and_places_are_shown() {
+    let folder = Folder::new();
+    let print = "
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 result) vprintf(.param .b64 format, .param .b64 values);
+.global .align 1 .b8 text[10] = {104, 101, 108, 108, 111, 32, 37, 117, 10, 0};
+.visible .entry print()
+{
+    .local .align 8 .b8 values[8];
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    mov.u32 %r1, %tid.x;
+    st.local.u32 [values], %r1;
+    mov.u64 %rd1, values;
+    cvta.local.u64 %rd1, %rd1;
+    mov.u64 %rd2, text;
+    cvta.global.u64 %rd2, %rd2;
+    {
+        .param .b64 a;
+        .param .b64 b;
+        .param .b32 c;
+        st.param.b64 [a], %rd2;
+        st.param.b64 [b], %rd1;
+        call.uni (c), vprintf, (a, b);
+        ld.param.b32 %r2, [c];
+    }
+    trap;
+}
+";
+    fs::write(folder.path("print.ptx"), print).unwrap();
+    let output = folder.sim(&["print.ptx", "--grid", "1", "--block", "1"]);
+    assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout(&output).starts_with("hello 0\n"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("--> print.ptx:27: trap;"), "{}", stdout(&output));
+    let output = folder.sim(&["print.ptx", "--grid", "1", "--block", "1", "--json", "-"]);
+    let value = json(&output.stdout);
+    assert_eq!(value["output"], "hello 0\n");
+    assert_eq!(value["findings"][0]["file"], "print.ptx");
+}
+
+/// Nobody ever sees half a file, however many write it.
+#[test]
+fn processes_may_write_the_same_file() {
+    let folder = Folder::new();
+    let arguments = twice(&["--arg", "in:x.npy", "--arg", "out:y.npy:f32:100", "--arg", "u32:100"]);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(folder.sim(&arguments).status.code(), Some(0)));
+        }
+    });
+    assert_eq!(read(&folder.path("y.npy")).1.len(), 400);
+    let hidden = fs::read_dir(folder.path("")).unwrap().flatten();
+    assert_eq!(hidden.filter(|file| file.file_name().to_string_lossy().ends_with(".tmp")).count(), 0);
+}
+
 #[test]
 fn bad_usage_is_exit_code_1() {
     let folder = Folder::new();
     let (_, other) = ENDLESS.split_once(".address_size 64").unwrap();
     fs::write(folder.path("two.ptx"), [TWICE, other].concat()).unwrap();
     fs::write(folder.path("bad.ptx"), ".version 8.0\n.target sm_80\nnonsense").unwrap();
+    fs::write(folder.path("binary.ptx"), b"\x7fELF\xff").unwrap();
     for (arguments, part) in [
         (&["twice.ptx"][..], "--grid"),
         (&["--grid", "1", "--block", "1"], "KERNEL.ptx"),
         (&["none.ptx", "--grid", "1", "--block", "1"], "none.ptx"),
         (&["bad.ptx", "--grid", "1", "--block", "1"], "bad.ptx"),
+        (&["binary.ptx", "--grid", "1", "--block", "1"], "expected PTX"),
+        (&[".", "--grid", "1", "--block", "1"], "directory"),
         (&["twice.ptx", "--grid", "0", "--block", "1"], "--grid"),
         (&["twice.ptx", "--grid", "1,2,3,4", "--block", "1"], "--grid"),
         (&["twice.ptx", "--grid", "1", "--block", "1", "--gpu", "voodoo2"], "h200"),

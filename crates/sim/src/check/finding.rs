@@ -52,8 +52,7 @@ impl FindingKind {
     pub fn of(conflict: &Conflict, later: Proxy) -> FindingKind {
         match conflict.hazard {
             Hazard::MissingProxyFence => FindingKind::MissingProxyFence,
-            Hazard::WriteAfterRead if later == Proxy::Async || conflict.earlier.proxy == Proxy::Async =>
-            {
+            Hazard::WriteAfterRead if later == Proxy::Async || conflict.earlier.proxy == Proxy::Async => {
                 FindingKind::OverwrittenWhileRead
             }
             _ => FindingKind::Race,
@@ -190,6 +189,9 @@ pub struct Place {
     pub action: String,
 }
 
+/// Characters of an instruction that people want to read: some name a hundred registers.
+const MOST_SHOWN: usize = 100;
+
 struct Coordinates([u32; 3]);
 
 impl fmt::Display for Coordinates {
@@ -199,9 +201,19 @@ impl fmt::Display for Coordinates {
     }
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel.ptx:{}: {:<40}", self.line, self.instruction)?;
+impl Place {
+    /// For people: with the name of the file whose line it is.
+    fn write(&self, file: Option<&str>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match file {
+            Some(file) => write!(f, "{file}:{}: ", self.line)?,
+            None => write!(f, "line {}: ", self.line)?,
+        }
+        match self.instruction.char_indices().nth(MOST_SHOWN) {
+            Some((end, _)) => write!(f, "{}...", &self.instruction[..end])?,
+            // A launch that was refused has none.
+            None if self.instruction.is_empty() => write!(f, "launch")?,
+            None => write!(f, "{:<40}", self.instruction)?,
+        }
         if let Some(Source { file, line, column }) = &self.source {
             write!(f, " ({file}:{line}:{column})")?;
         }
@@ -216,6 +228,12 @@ impl fmt::Display for Place {
     }
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(None, f)
+    }
+}
+
 /// A mistake in a kernel.
 ///
 /// ```
@@ -224,13 +242,17 @@ impl fmt::Display for Place {
 /// let first = Place { line: 7, instruction: "trap;".into(), block: [1, 0, 0], ..Place::default() };
 /// let finding = Finding::new(FindingKind::Trap, "the kernel gave up", first);
 /// let text = finding.to_string();
-/// assert!(text.starts_with("trap: the kernel gave up\n  --> kernel.ptx:7: trap;"));
+/// assert!(text.starts_with("trap: the kernel gave up\n  --> line 7: trap;"));
+/// assert!(finding.in_file("a.ptx").to_string().contains("--> a.ptx:7: trap;"));
 /// assert!(text.ends_with("= help: look at the condition under which the kernel executes trap"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// What kind of mistake.
     pub kind: FindingKind,
+    /// The file that holds the PTX, if whoever loaded it says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// What happened, in a sentence.
     pub message: String,
     /// Where it was noticed: for a conflict, the later access.
@@ -259,6 +281,7 @@ impl Finding {
     pub fn new(kind: FindingKind, message: impl Into<String>, first: Place) -> Self {
         Finding {
             kind,
+            file: None,
             message: message.into(),
             first,
             second: None,
@@ -271,14 +294,29 @@ impl Finding {
             count: 1,
         }
     }
+
+    /// With the name of the file whose lines it names.
+    #[must_use]
+    pub fn in_file(self, file: impl Into<String>) -> Self {
+        Finding { file: Some(file.into()), ..self }
+    }
+}
+
+struct Located<'a>(&'a Place, Option<&'a str>);
+
+impl fmt::Display for Located<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(self.1, f)
+    }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.kind, self.message)?;
-        writeln!(f, "  --> {}", self.first)?;
+        let file = self.file.as_deref();
+        writeln!(f, "  --> {}", Located(&self.first, file))?;
         if let Some(second) = &self.second {
-            writeln!(f, "  --> {second}")?;
+            writeln!(f, "  --> {}", Located(second, file))?;
         }
         let times = if self.count == 1 { "time" } else { "times" };
         writeln!(f, "  = seed {}; seen {} {times}", self.seed, self.count)?;

@@ -3,7 +3,8 @@
 //! Shared memory has 32 banks, each 4 bytes wide; a wavefront reads or writes one word of each. A request of up to 4 bytes a lane
 //! is one phase of 32 lanes, one of 8 bytes two phases of half a warp, one of 16 bytes four phases of a quarter. A phase takes as
 //! many wavefronts as the bank with most different words has; lanes at the same word share it. Phases are not merged, even where
-//! two of them would fit into one wavefront.
+//! two of them would fit into one wavefront, with one exception: a wide load in which neighbours ask for the same
+//! ([`load_wavefronts`]). All of this was measured on an H200.
 //!
 //! Global memory moves in sectors of 32 bytes; a request costs the different ones that it touches.
 //!
@@ -51,11 +52,36 @@ pub struct Sectors {
 /// ```
 #[inline]
 pub fn wavefronts(addresses: &[u64; 32], lanes: u32, bytes: u32) -> Wavefronts {
+    in_phases(addresses, lanes, bytes, 1)
+}
+
+/// The same for an ordinary load. With more than 4 bytes a lane it takes half as many phases if every active lane asks for the same
+/// address as its neighbour (or, throughout the warp, as the one two lanes on), or that neighbour is not active.
+///
+/// ```
+/// use tilewright_sim::count::pattern::{load_wavefronts, wavefronts};
+/// let pairs = std::array::from_fn(|lane| (lane as u64 / 2) * 8);
+/// assert_eq!((wavefronts(&pairs, u32::MAX, 8).taken, load_wavefronts(&pairs, u32::MAX, 8).taken), (2, 1));
+/// ```
+#[inline]
+pub fn load_wavefronts(addresses: &[u64; 32], lanes: u32, bytes: u32) -> Wavefronts {
+    let alike = |step: usize| {
+        (0..32).all(|lane| {
+            let other = lane ^ step;
+            lanes >> lane & 1 == 0 || lanes >> other & 1 == 0 || addresses[lane] == addresses[other]
+        })
+    };
+    let merged = bytes > 4 && (alike(1) || alike(2));
+    in_phases(addresses, lanes, bytes, if merged { 2 } else { 1 })
+}
+
+#[inline]
+fn in_phases(addresses: &[u64; 32], lanes: u32, bytes: u32, merged: u32) -> Wavefronts {
     if lanes == 0 || bytes == 0 {
         return Wavefronts::default();
     }
     let width = bytes.clamp(1 << BANK_SHIFT, WAVEFRONT).next_power_of_two();
-    let phase_lanes = WAVEFRONT / width;
+    let phase_lanes = (WAVEFRONT / width * merged).min(BANKS);
     let phases = BANKS / phase_lanes;
     if lanes == u32::MAX
         && let Some(stride) = common_stride(addresses)

@@ -179,7 +179,11 @@ impl Sites {
     /// The lanes accessed so many bytes each (1 to 16) of shared memory.
     pub fn shared(&mut self, op: u32, addresses: &[u64; 32], lanes: u32, bytes: u32, write: bool) {
         let Some(work) = self.work.get_mut(op as usize).filter(|_| lanes != 0) else { return };
-        let cost = pattern::wavefronts(addresses, lanes, bytes);
+        let cost = if write {
+            pattern::wavefronts(addresses, lanes, bytes)
+        } else {
+            pattern::load_wavefronts(addresses, lanes, bytes)
+        };
         work.shared(cost, u64::from(lanes.count_ones()) * u64::from(bytes), write);
     }
 

@@ -3,7 +3,9 @@
 use smallvec::{SmallVec, smallvec};
 use tilewright_ptx::Type;
 
-use crate::check::{Access as Checked, Conflict, Epoch, FindingKind, Hazard, Kind as AccessKind, Proxy, Scope};
+use crate::check::{
+    Access as Checked, Conflict, Epoch, FindingKind, Hazard, Kind as AccessKind, Proxy, Scope,
+};
 use crate::memory::{POISON, window};
 use crate::number::Lanes;
 use crate::program::{Access, Order, Space, Src, Strength};
@@ -56,7 +58,14 @@ impl Cluster {
     }
 
     /// `st`
-    pub(crate) fn store(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, access: &Access, src: &[Src]) -> Result<Flow, Stop> {
+    pub(crate) fn store(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        access: &Access,
+        src: &[Src],
+    ) -> Result<Flow, Stop> {
         let addresses = self.addresses(env, warp, at, access.address, access.space);
         if let [src] = *src {
             let value = self.lanes(env, warp, at, src);
@@ -72,7 +81,15 @@ impl Cluster {
     }
 
     /// Reads the elements of all lanes, with checks and counts.
-    pub(crate) fn gather(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, access: &Access, addresses: &Lanes, out: &mut [Lanes]) {
+    pub(crate) fn gather(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        access: &Access,
+        addresses: &Lanes,
+        out: &mut [Lanes],
+    ) {
         match access.ty.bits() {
             8 => self.gather_sized::<1>(env, warp, at, access, addresses, out),
             16 => self.gather_sized::<2>(env, warp, at, access, addresses, out),
@@ -82,7 +99,15 @@ impl Cluster {
     }
 
     /// Writes the elements of all lanes, with checks and counts.
-    pub(crate) fn scatter(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, access: &Access, addresses: &Lanes, values: &[Lanes]) {
+    pub(crate) fn scatter(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        access: &Access,
+        addresses: &Lanes,
+        values: &[Lanes],
+    ) {
         match access.ty.bits() {
             8 => self.scatter_sized::<1>(env, warp, at, access, addresses, values),
             16 => self.scatter_sized::<2>(env, warp, at, access, addresses, values),
@@ -129,8 +154,18 @@ impl Cluster {
             match from.checked_add(bytes).and_then(|to| env.params.get(from..to)) {
                 Some(params) => unpack::<E>(out, lane, params),
                 None => {
-                    let message = format!("reads {bytes} bytes at offset {offset} of the parameters, which have {}", env.params.len());
-                    self.report(env, FindingKind::OutOfBounds, Where::thread(at, warp, lane), None, message, None);
+                    let message = format!(
+                        "reads {bytes} bytes at offset {offset} of the parameters, which have {}",
+                        env.params.len()
+                    );
+                    self.report(
+                        env,
+                        FindingKind::OutOfBounds,
+                        Where::thread(at, warp, lane),
+                        None,
+                        message,
+                        None,
+                    );
                 }
             }
         }
@@ -180,7 +215,15 @@ impl Cluster {
         }
         warp.hint = hint;
         if env.options.check && access.space != Space::Const && good != 0 {
-            self.log_global(env, warp, At { lanes: good, ..at }, AccessKind::Read, access.strength, addresses, bytes);
+            self.log_global(
+                env,
+                warp,
+                At { lanes: good, ..at },
+                AccessKind::Read,
+                access.strength,
+                addresses,
+                bytes,
+            );
         }
     }
 
@@ -204,11 +247,22 @@ impl Cluster {
             unpack::<E>(out, lane, &block.shared[from..from + bytes]);
         }
         if env.options.check && good != 0 {
-            self.check_own(env, warp, At { lanes: good, ..at }, &places, bytes, AccessKind::Read, access.strength, 0);
+            self.check_own(
+                env,
+                warp,
+                At { lanes: good, ..at },
+                &places,
+                bytes,
+                AccessKind::Read,
+                access.strength,
+                0,
+            );
         }
         for lane in bits(at.lanes & !good) {
             let address = low(offsets[lane as usize]);
-            let Some((block, offset)) = self.shared_place(env, warp, at, access.space, lane, address, bytes, "reads") else {
+            let Some((block, offset)) =
+                self.shared_place(env, warp, at, access.space, lane, address, bytes, "reads")
+            else {
                 unpack::<E>(out, lane, &[POISON; MOST][..bytes.min(MOST)]);
                 continue;
             };
@@ -220,7 +274,18 @@ impl Cluster {
                 {
                     self.uninitialised(env, warp, at, lane, "shared", u64::from(offset), None);
                 }
-                self.check_shared(env, warp, at, lane, block, offset, bytes, AccessKind::Read, access.strength, None);
+                self.check_shared(
+                    env,
+                    warp,
+                    at,
+                    lane,
+                    block,
+                    offset,
+                    bytes,
+                    AccessKind::Read,
+                    access.strength,
+                    None,
+                );
             }
         }
     }
@@ -236,8 +301,7 @@ impl Cluster {
         let unit = index(bytes.next_power_of_two().min(16)) - 1;
         let len = index(bytes);
         let mut good = 0;
-        for lane in 0..32 {
-            let place = places[lane];
+        for (lane, &place) in places.iter().enumerate() {
             let inside = place >= start && place < end && end - place >= len && place & unit == 0;
             good |= u32::from(inside) << lane;
         }
@@ -286,9 +350,15 @@ impl Cluster {
                 strong: strong(strength),
                 proxy: Proxy::Generic,
             };
-            shadow.access_lanes(lanes & judged, bytes, |lane| places[lane as usize] as usize, &access, |lane, conflict| {
-                conflicts.push((lane, conflict));
-            });
+            shadow.access_lanes(
+                lanes & judged,
+                bytes,
+                |lane| places[lane as usize] as usize,
+                &access,
+                |lane, conflict| {
+                    conflicts.push((lane, conflict));
+                },
+            );
         }
         if let Some((lane, first)) = blank {
             self.uninitialised(env, warp, at, lane, "shared", first as u64, None);
@@ -372,7 +442,15 @@ impl Cluster {
         if env.options.check && good != 0 {
             // Lanes that store the same value to the same place do no harm.
             let distinct = distinct_stores(good, addresses, values);
-            self.log_global(env, warp, At { lanes: distinct, ..at }, AccessKind::Write, access.strength, addresses, bytes);
+            self.log_global(
+                env,
+                warp,
+                At { lanes: distinct, ..at },
+                AccessKind::Write,
+                access.strength,
+                addresses,
+                bytes,
+            );
         }
     }
 
@@ -403,11 +481,22 @@ impl Cluster {
             }
         }
         if env.options.check && good != 0 {
-            self.check_own(env, warp, At { lanes: good, ..at }, &places, bytes, AccessKind::Write, access.strength, same);
+            self.check_own(
+                env,
+                warp,
+                At { lanes: good, ..at },
+                &places,
+                bytes,
+                AccessKind::Write,
+                access.strength,
+                same,
+            );
         }
         for lane in bits(at.lanes & !good) {
             let address = low(offsets[lane as usize]);
-            let Some((block, offset)) = self.shared_place(env, warp, at, access.space, lane, address, bytes, "writes") else {
+            let Some((block, offset)) =
+                self.shared_place(env, warp, at, access.space, lane, address, bytes, "writes")
+            else {
                 continue;
             };
             let from = offset as usize;
@@ -416,7 +505,18 @@ impl Cluster {
             if env.options.check {
                 let same = self.blocks[block].shared[from..from + bytes] == *new;
                 let kind = AccessKind::Write;
-                self.check_shared(env, warp, at, lane, block, offset, bytes, kind, access.strength, Some(same));
+                self.check_shared(
+                    env,
+                    warp,
+                    at,
+                    lane,
+                    block,
+                    offset,
+                    bytes,
+                    kind,
+                    access.strength,
+                    Some(same),
+                );
             }
             self.blocks[block].shared[from..from + bytes].copy_from_slice(new);
         }
@@ -443,7 +543,7 @@ impl Cluster {
             self.out_of_bounds_shared(env, warp, at, lane, address, bytes, action);
             return None;
         }
-        if address as usize % bytes.next_power_of_two().min(16) != 0 {
+        if !(address as usize).is_multiple_of(bytes.next_power_of_two().min(16)) {
             self.check_alignment(env, warp, at, lane, u64::from(address), bytes, "shared");
         }
         if rank != own {
@@ -500,7 +600,8 @@ impl Cluster {
         bytes: usize,
     ) {
         let agent = self.agent(at.block, warp.index, 0, env);
-        let lanes = if kind == AccessKind::Read { ends_of_runs(at.lanes, |lane| addresses[lane]) } else { at.lanes };
+        let lanes =
+            if kind == AccessKind::Read { ends_of_runs(at.lanes, |lane| addresses[lane]) } else { at.lanes };
         let addresses = Addresses::new(addresses, lanes);
         self.log.push(Logged {
             op: at.op,
@@ -550,7 +651,8 @@ impl Cluster {
 
     /// Whether an access lies in the frames of the path.
     fn local_inside(&self, env: &Env<'_>, warp: &Warp, at: At, offset: u64, bytes: usize) -> bool {
-        let Some(frame) = warp.paths[at.path].frames.iter().rfind(|frame| u64::from(frame.local) <= offset) else {
+        let Some(frame) = warp.paths[at.path].frames.iter().rfind(|frame| u64::from(frame.local) <= offset)
+        else {
             return false;
         };
         let end = offset.saturating_add(bytes as u64);
@@ -579,7 +681,8 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     pub(crate) fn new(space: Space, addresses: &Lanes, lanes: u32) -> Spaces {
-        let mut spaces = Spaces { generic: space == Space::Generic, global: 0, shared: 0, local: 0, param: 0 };
+        let mut spaces =
+            Spaces { generic: space == Space::Generic, global: 0, shared: 0, local: 0, param: 0 };
         match space {
             Space::Global | Space::Const => spaces.global = lanes,
             Space::SharedCta | Space::SharedCluster => spaces.shared = lanes,

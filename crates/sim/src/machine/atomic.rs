@@ -26,7 +26,9 @@ impl Cluster {
         kind: &Kind,
         turn: bool,
     ) -> Result<Flow, Stop> {
-        let Kind::Atomic { access, combine, dst, value, compare: compare_source } = kind else { return Ok(Flow::Next) };
+        let Kind::Atomic { access, combine, dst, value, compare: compare_source } = kind else {
+            return Ok(Flow::Next);
+        };
         let addresses = self.addresses(env, warp, at, access.address, access.space);
         let spaces = Spaces::new(access.space, &addresses, at.lanes);
         if spaces.global != 0 && !turn {
@@ -37,7 +39,8 @@ impl Cluster {
         let values: Vec<Lanes> = value.iter().map(|&src| self.lanes(env, warp, at, src)).collect();
         let compare = compare_source.map_or([0; 32], |src| self.lanes(env, warp, at, src));
         let wide = access.ty == Type::B128;
-        let high = compare_source.and_then(|src| if let Src::Reg(low) = src { Some(Src::Reg(low + 1)) } else { None });
+        let high = compare_source
+            .and_then(|src| if let Src::Reg(low) = src { Some(Src::Reg(low + 1)) } else { None });
         let compare_high = high.filter(|_| wide).map_or([0; 32], |src| self.lanes(env, warp, at, src));
         let mut old = vec![[0u64; 32]; if wide { 2 } else { usize::from(access.count) }];
         if spaces.global != 0 {
@@ -64,11 +67,22 @@ impl Cluster {
                     let at = At { lanes: 1 << lane, ..at };
                     self.log_global(env, warp, at, AccessKind::Atomic, access.strength, &addresses, bytes);
                 }
+                let before = number(place);
                 let flushed = flush(access, *combine, place, lane, &values);
                 let values = flushed.as_ref().unwrap_or(&values);
-                let changed = update(access, *combine, place, lane, values, [compare[lane as usize], compare_high[lane as usize]], &mut old);
+                let changed = update(
+                    access,
+                    *combine,
+                    place,
+                    lane,
+                    values,
+                    [compare[lane as usize], compare_high[lane as usize]],
+                    &mut old,
+                );
                 if flushed.is_some() {
+                    // The sum is flushed, what comes back is not.
                     place.copy_from_slice(&flushed_f32(number(place)).to_le_bytes()[..4]);
+                    old[0][lane as usize] = before;
                 }
                 self.overlay.write(found, address, place);
                 self.exchange(env, warp, at, lane, Place::Global(address), access.strength);
@@ -101,10 +115,29 @@ impl Cluster {
                     {
                         self.uninitialised(env, warp, at, lane, "shared", u64::from(offset), None);
                     }
-                    self.check_shared(env, warp, at, lane, block, offset, bytes, AccessKind::Atomic, access.strength, None);
+                    self.check_shared(
+                        env,
+                        warp,
+                        at,
+                        lane,
+                        block,
+                        offset,
+                        bytes,
+                        AccessKind::Atomic,
+                        access.strength,
+                        None,
+                    );
                 }
                 let place = &mut self.blocks[block].shared[from..from + bytes];
-                let changed = update(access, *combine, place, lane, &values, [compare[lane as usize], compare_high[lane as usize]], &mut old);
+                let changed = update(
+                    access,
+                    *combine,
+                    place,
+                    lane,
+                    &values,
+                    [compare[lane as usize], compare_high[lane as usize]],
+                    &mut old,
+                );
                 self.exchange(env, warp, at, lane, shared_location(address), access.strength);
                 match changed {
                     Some(changed) => self.progress += u64::from(changed),
@@ -133,7 +166,13 @@ impl Cluster {
 }
 
 /// `atom.add.f32` on global memory flushes subnormals, unlike that on shared memory: the values without them, and memory likewise.
-fn flush(access: &Access, combine: Combine, place: &mut [u8], lane: u32, values: &[Lanes]) -> Option<Vec<Lanes>> {
+fn flush(
+    access: &Access,
+    combine: Combine,
+    place: &mut [u8],
+    lane: u32,
+    values: &[Lanes],
+) -> Option<Vec<Lanes>> {
     if access.ty != Type::F32 || combine != Combine::Add || access.count != 1 {
         return None;
     }
@@ -147,7 +186,7 @@ fn flush(access: &Access, combine: Combine, place: &mut [u8], lane: u32, values:
 }
 
 /// A single-precision number, zero if it is subnormal.
-fn flushed_f32(bits: u64) -> u64 {
+pub(crate) fn flushed_f32(bits: u64) -> u64 {
     if bits & 0x7F80_0000 == 0 { bits & 0x8000_0000 } else { bits }
 }
 
@@ -180,7 +219,14 @@ fn update(
 }
 
 /// The same for 128 bits, which are exchanged or compared as one.
-fn update_wide(combine: Combine, place: &mut [u8], lane: u32, values: &[Lanes], compare: [u64; 2], old: &mut [Lanes]) -> Option<bool> {
+fn update_wide(
+    combine: Combine,
+    place: &mut [u8],
+    lane: u32,
+    values: &[Lanes],
+    compare: [u64; 2],
+    old: &mut [Lanes],
+) -> Option<bool> {
     let before = [number(&place[..8]), number(&place[8..16])];
     let value = [0, 1].map(|half: usize| values.get(half).map_or(0, |values| values[lane as usize]));
     let after = match combine {

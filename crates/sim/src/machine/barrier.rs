@@ -71,9 +71,13 @@ impl Cluster {
         let most = env.geometry.warps() * 32;
         let expected = match threads {
             None => None,
-            Some(threads) if threads % 32 == 0 && threads > 0 && threads <= u64::from(most) => u32::try_from(threads).ok(),
+            Some(threads) if threads % 32 == 0 && threads > 0 && threads <= u64::from(most) => {
+                u32::try_from(threads).ok()
+            }
             Some(threads) => {
-                let text = format!("barrier {id} for {threads} threads: a multiple of 32 from 32 to {most} is needed, the threads of the block");
+                let text = format!(
+                    "barrier {id} for {threads} threads: a multiple of 32 from 32 to {most} is needed, the threads of the block"
+                );
                 self.barrier_misuse(env, warp, at, &text);
                 None
             }
@@ -83,7 +87,8 @@ impl Cluster {
             let live = self.blocks[at.block].live_threads;
             let (there, here) = (bar.expected.unwrap_or(live), expected.unwrap_or(live));
             if there != here {
-                let text = format!("barrier {id}: comes with {here} threads, but others have come with {there}");
+                let text =
+                    format!("barrier {id}: comes with {here} threads, but others have come with {there}");
                 self.barrier_misuse(env, warp, at, &text);
             }
         }
@@ -117,7 +122,13 @@ impl Cluster {
     }
 
     /// Completes a barrier if all have come; `last` is the warp that runs, and whether it waits for the barrier.
-    fn try_complete(&mut self, env: &Env<'_>, block: usize, id: u32, last: Option<(&mut Warp, At, bool)>) -> bool {
+    fn try_complete(
+        &mut self,
+        env: &Env<'_>,
+        block: usize,
+        id: u32,
+        last: Option<(&mut Warp, At, bool)>,
+    ) -> bool {
         let state = &self.blocks[block];
         let bar = &state.bars[id as usize];
         let expected = bar.expected.unwrap_or(state.live_threads);
@@ -127,7 +138,8 @@ impl Cluster {
         if bar.arrived > expected
             && let Some((warp, at, _)) = &last
         {
-            let text = format!("barrier {id}: {} threads have come, but only {expected} are expected", bar.arrived);
+            let text =
+                format!("barrier {id}: {} threads have come, but only {expected} are expected", bar.arrived);
             self.barrier_misuse(env, warp, *at, &text);
         }
         let bar = std::mem::take(&mut self.blocks[block].bars[id as usize]);
@@ -185,7 +197,14 @@ impl Cluster {
     }
 
     /// `barrier.cluster.arrive`
-    pub(crate) fn cluster_arrive(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, release: bool, aligned: bool) -> Flow {
+    pub(crate) fn cluster_arrive(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        release: bool,
+        aligned: bool,
+    ) -> Flow {
         if let Some(wait) = self.gathered(warp, at, aligned) {
             return wait;
         }
@@ -215,7 +234,14 @@ impl Cluster {
     }
 
     /// `barrier.cluster.wait`
-    pub(crate) fn cluster_wait(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, acquire: bool, aligned: bool) -> Flow {
+    pub(crate) fn cluster_wait(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        acquire: bool,
+        aligned: bool,
+    ) -> Flow {
         if let Some(wait) = self.gathered(warp, at, aligned) {
             return wait;
         }
@@ -253,14 +279,20 @@ impl Cluster {
             self.barrier.published = Some(Arc::new(know));
         }
         let phase = self.barrier.phase;
-        self.wake_where(false, |_, _, path| matches!(path.wait, Wait::Cluster { phase: wanted } if wanted <= phase));
+        self.wake_where(
+            false,
+            |_, _, path| matches!(path.wait, Wait::Cluster { phase: wanted } if wanted <= phase),
+        );
     }
 
     /// After threads of a block have exited: barriers that waited only for them are complete.
     pub(crate) fn retry_barriers(&mut self, env: &Env<'_>, block: usize, warp: &mut Warp) {
         for id in 0..16 {
-            if self.blocks[block].bars[id as usize].arrived > 0 && self.blocks[block].bars[id as usize].expected.is_none() {
-                let at = At { block, path: usize::MAX, lanes: 0, op: 0, registers: 0, predicates: 0, frame: 0 };
+            if self.blocks[block].bars[id as usize].arrived > 0
+                && self.blocks[block].bars[id as usize].expected.is_none()
+            {
+                let at =
+                    At { block, path: usize::MAX, lanes: 0, op: 0, registers: 0, predicates: 0, frame: 0 };
                 self.try_complete(env, block, id, Some((warp, at, false)));
             }
         }
@@ -269,6 +301,13 @@ impl Cluster {
 
     fn barrier_misuse(&mut self, env: &Env<'_>, warp: &Warp, at: At, text: &str) {
         let lane = at.lanes.trailing_zeros().min(31);
-        self.report(env, FindingKind::BarrierMisuse, Where::thread(at, warp, lane), None, text.to_owned(), None);
+        self.report(
+            env,
+            FindingKind::BarrierMisuse,
+            Where::thread(at, warp, lane),
+            None,
+            text.to_owned(),
+            None,
+        );
     }
 }

@@ -18,6 +18,9 @@ use super::shared::SharedMap;
 use super::sync::{Logged, SyncVar};
 use super::warp::{Wait, Warp};
 
+/// The registers that an op reads (false) and writes (true).
+pub(crate) type RegisterUses = Box<[(u32, bool)]>;
+
 /// What all clusters of a launch share, unchanged during a round.
 pub(crate) struct Env<'a> {
     /// The code.
@@ -29,7 +32,7 @@ pub(crate) struct Env<'a> {
     /// Number of the first op of each function among all ops of the program.
     pub(crate) bases: &'a [u32],
     /// Registers that each op reads and writes, for programs with `wgmma`.
-    pub(crate) uses: &'a [Vec<Box<[(u32, bool)]>>],
+    pub(crate) uses: &'a [Vec<RegisterUses>],
     /// Grid, block, cluster.
     pub(crate) geometry: &'a Geometry,
     /// Variables in shared memory.
@@ -86,7 +89,8 @@ pub(crate) struct Block {
     pub(crate) shared: Vec<u8>,
     /// What the checker knows of it.
     pub(crate) shadow: Option<Shadow>,
-    /// Its warps.
+    /// Its warps; boxed, because a warp leaves its place while it runs.
+    #[allow(clippy::vec_box, reason = "moved for every slice of time")]
     pub(crate) warps: Vec<Box<Warp>>,
     /// Named barriers.
     pub(crate) bars: Vec<Bar>,
@@ -224,7 +228,15 @@ impl Cluster {
             let lanes = if lanes >= 32 { u32::MAX } else { (1 << lanes) - 1 };
             let clock = WarpClock::new(self.id, self.slot(rank, index, Stream::Threads, env), lanes);
             let entry = env.entry;
-            Box::new(Warp::new(index, lanes, clock, env.entry_index, entry.registers, entry.predicates, entry.frame_bytes))
+            Box::new(Warp::new(
+                index,
+                lanes,
+                clock,
+                env.entry_index,
+                entry.registers,
+                entry.predicates,
+                entry.frame_bytes,
+            ))
         });
         Block {
             rank,
@@ -266,7 +278,14 @@ impl Cluster {
     }
 
     /// An asynchronous stream of a thread as an agent.
-    pub(crate) fn stream_agent(&self, block: usize, warp: u32, lane: u32, stream: Stream, env: &Env<'_>) -> Agent {
+    pub(crate) fn stream_agent(
+        &self,
+        block: usize,
+        warp: u32,
+        lane: u32,
+        stream: Stream,
+        env: &Env<'_>,
+    ) -> Agent {
         let rank = self.blocks[block].rank;
         Agent {
             cluster: self.id,
@@ -301,7 +320,11 @@ impl Cluster {
             let at = self.random.below(self.ready.len() as u64);
             let (block, warp) = self.ready[usize::try_from(at).unwrap_or(0)];
             // Short and long slices alternate: short ones mix the warps, long ones let one run ahead of the others.
-            let steps = if self.ready.len() == 1 { 256 } else { 1 + self.random.below(4).pow(2) * self.random.below(24) };
+            let steps = if self.ready.len() == 1 {
+                256
+            } else {
+                1 + self.random.below(4).pow(2) * self.random.below(24)
+            };
             let result = self.slice(env, block as usize, warp as usize, steps);
             if let Err(stop) = result {
                 self.stopped = Some(stop);
@@ -361,7 +384,11 @@ impl Cluster {
     }
 
     /// Ends the waits for which `test` holds; the ops are executed again. `advance` moves them behind the op instead.
-    pub(crate) fn wake_where(&mut self, advance: bool, mut test: impl FnMut(&Block, &Warp, &super::warp::Path) -> bool) {
+    pub(crate) fn wake_where(
+        &mut self,
+        advance: bool,
+        mut test: impl FnMut(&Block, &Warp, &super::warp::Path) -> bool,
+    ) {
         for block in 0..self.blocks.len() {
             for warp in 0..self.blocks[block].warps.len() {
                 let mut woken = false;
@@ -403,7 +430,11 @@ impl Cluster {
         let suspended = |wait: &Wait| matches!(wait, Wait::Mbarrier { .. });
         let any = self.blocks.iter().flat_map(|block| &block.warps).flat_map(|warp| &warp.paths);
         if any.clone().any(|path| suspended(&path.wait)) {
-            self.stuck = if self.stuck.1 == self.progress { (self.stuck.0 + 1, self.progress) } else { (1, self.progress) };
+            self.stuck = if self.stuck.1 == self.progress {
+                (self.stuck.0 + 1, self.progress)
+            } else {
+                (1, self.progress)
+            };
             if self.stuck.0 <= 3 {
                 // The hardware returns from `try_wait` after a while, too.
                 for block in 0..self.blocks.len() {

@@ -32,7 +32,14 @@ impl Cluster {
                 "executes it with the member mask {:#010x}, which does not contain its own lane {lane}",
                 low_mask(mask[lane as usize])
             );
-            self.report(env, FindingKind::DivergentAligned, Where::thread(at, warp, lane), None, message, None);
+            self.report(
+                env,
+                FindingKind::DivergentAligned,
+                Where::thread(at, warp, lane),
+                None,
+                message,
+                None,
+            );
         }
         // Lanes may name different groups, such as the halves of a warp: each group is on its own.
         let groups: Vec<u32> = {
@@ -40,7 +47,9 @@ impl Cluster {
             let mut groups = Vec::new();
             while rest != 0 {
                 let value = low_mask(mask[rest.trailing_zeros() as usize]);
-                let same = bits(rest).filter(|&lane| low_mask(mask[lane as usize]) == value).fold(0, |m, lane| m | 1 << lane);
+                let same = bits(rest)
+                    .filter(|&lane| low_mask(mask[lane as usize]) == value)
+                    .fold(0, |m, lane| m | 1 << lane);
                 groups.push(same);
                 rest &= !same;
             }
@@ -67,12 +76,28 @@ impl Cluster {
     fn together(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, kind: &Kind, members: u32) {
         match kind {
             Kind::Shfl { mode, dst, p, a, b, c, .. } => {
-                let (a, b, c) = (self.lanes(env, warp, at, *a), self.lanes(env, warp, at, *b), self.lanes(env, warp, at, *c));
+                let (a, b, c) = (
+                    self.lanes(env, warp, at, *a),
+                    self.lanes(env, warp, at, *b),
+                    self.lanes(env, warp, at, *c),
+                );
                 let (value, inside, sources) = shuffle(*mode, &a, &b, &c);
                 // A lane that does not take part has no value to give.
-                if let Some(lane) = bits(at.lanes).find(|&lane| inside >> lane & 1 == 1 && members >> sources[lane as usize] & 1 == 0) {
-                    let message = format!("shuffles from lane {}, which does not execute the instruction", sources[lane as usize]);
-                    self.report(env, FindingKind::DivergentAligned, Where::thread(at, warp, lane), None, message, None);
+                if let Some(lane) = bits(at.lanes)
+                    .find(|&lane| inside >> lane & 1 == 1 && members >> sources[lane as usize] & 1 == 0)
+                {
+                    let message = format!(
+                        "shuffles from lane {}, which does not execute the instruction",
+                        sources[lane as usize]
+                    );
+                    self.report(
+                        env,
+                        FindingKind::DivergentAligned,
+                        Where::thread(at, warp, lane),
+                        None,
+                        message,
+                        None,
+                    );
                 }
                 set(warp, at, *dst, &value);
                 set_predicate(warp, at, *p, inside);
@@ -93,7 +118,11 @@ impl Cluster {
                     value = value.map(|lane| lane & ((1 << width) - 1));
                 }
                 let same: Lanes = std::array::from_fn(|lane| {
-                    u64::from(bits(members).filter(|&other| value[other as usize] == value[lane]).fold(0u32, |m, l| m | 1 << l))
+                    u64::from(
+                        bits(members)
+                            .filter(|&other| value[other as usize] == value[lane])
+                            .fold(0u32, |m, l| m | 1 << l),
+                    )
                 });
                 if *all {
                     let first = value[members.trailing_zeros().min(31) as usize];
@@ -127,7 +156,8 @@ impl Cluster {
     /// `bar.warp.sync`: lanes may come from different places.
     fn warp_sync(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, members: u32) -> Flow {
         let wait = Wait::WarpSync { lanes: members };
-        let waiting = warp.paths.iter().filter(|path| path.wait == wait).fold(0, |lanes, path| lanes | path.lanes);
+        let waiting =
+            warp.paths.iter().filter(|path| path.wait == wait).fold(0, |lanes, path| lanes | path.lanes);
         let here = waiting | at.lanes;
         if members & warp.live & !here != 0 {
             return Flow::Wait(wait);
@@ -152,7 +182,8 @@ impl Cluster {
         let waits: Vec<Wait> = warp.paths.iter().map(|path| path.wait.clone()).collect();
         for wait in waits {
             let Wait::WarpSync { lanes } = wait else { continue };
-            let here = warp.paths.iter().filter(|path| path.wait == wait).fold(0, |lanes, path| lanes | path.lanes);
+            let here =
+                warp.paths.iter().filter(|path| path.wait == wait).fold(0, |lanes, path| lanes | path.lanes);
             if here != 0 && lanes & warp.live & !here == 0 {
                 if env.options.check {
                     warp.clock.sync(here);

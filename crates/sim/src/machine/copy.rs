@@ -8,13 +8,17 @@ use std::sync::Arc;
 
 use tilewright_ptx::Type;
 
-use crate::check::{Access as Checked, Agent, Epoch, FindingKind, Kind as AccessKind, Knowledge, Proxy, Scope};
+use crate::check::{
+    Access as Checked, Agent, Epoch, FindingKind, Kind as AccessKind, Knowledge, Proxy, Scope,
+};
 use crate::memory::{POISON, window};
 use crate::number::{Combine, Lanes};
 use crate::program::{Access, Address, Bulk, Kind, Order, Space, Src, Strength, TensorMode};
+use crate::tensor::tensor_map::DataType;
 use crate::tensor::{Run, TensorMap};
 
 use super::access::{low, number};
+use super::atomic::flushed_f32;
 use super::cluster::{Cluster, Env, Stop, Stream, index};
 use super::exec::{At, Flow, bits};
 use super::matrix::WgmmaWork;
@@ -30,6 +34,21 @@ pub(crate) struct Async {
     /// Order of issue.
     seq: u64,
     work: Work,
+}
+
+/// What a copy does with what it finds.
+#[derive(Clone, Copy)]
+struct Reduce {
+    combine: Combine,
+    ty: Type,
+    /// Whether subnormal numbers count as zero.
+    flush: bool,
+}
+
+impl Reduce {
+    fn plain((combine, ty): (Combine, Type)) -> Reduce {
+        Reduce { combine, ty, flush: false }
+    }
 }
 
 /// Who has issued a copy that completes in groups, and in which.
@@ -50,13 +69,56 @@ struct Target {
 }
 
 enum Work {
-    CpAsync { block: usize, warp: u32, lanes: u32, group: u32, dst: Box<[u32; 32]>, src: Box<Lanes>, bytes: usize, read: [u8; 32] },
-    CpArrive { block: usize, warp: u32, lane: u32, mbarrier: (usize, u32), know: Option<Arc<Knowledge>> },
-    Load { runs: Vec<Run>, targets: Vec<Target>, bytes: u64, fill: (u64, usize), from: Where },
-    Push { block: usize, src: u32, bytes: u32, dst: (usize, u32), target: Target, combine: Option<(Combine, Type)>, from: Where },
-    Element { dst: (usize, u32), data: Vec<u8>, target: Target, combine: Option<(Combine, Type)>, from: Where },
-    StoreRead { issuer: Issuer, runs: Vec<Run>, combine: Option<(Combine, Type)> },
-    StoreWrite { issuer: Issuer, pieces: Vec<(u64, Vec<u8>)>, combine: Option<(Combine, Type)> },
+    CpAsync {
+        block: usize,
+        warp: u32,
+        lanes: u32,
+        group: u32,
+        dst: Box<[u32; 32]>,
+        src: Box<Lanes>,
+        bytes: usize,
+        read: [u8; 32],
+    },
+    CpArrive {
+        block: usize,
+        warp: u32,
+        lane: u32,
+        mbarrier: (usize, u32),
+        know: Option<Arc<Knowledge>>,
+    },
+    Load {
+        runs: Vec<Run>,
+        targets: Vec<Target>,
+        bytes: u64,
+        fill: Fill,
+        from: Where,
+    },
+    Push {
+        block: usize,
+        src: u32,
+        bytes: u32,
+        dst: (usize, u32),
+        target: Target,
+        combine: Option<Reduce>,
+        from: Where,
+    },
+    Element {
+        dst: (usize, u32),
+        data: Vec<u8>,
+        target: Target,
+        combine: Option<Reduce>,
+        from: Where,
+    },
+    StoreRead {
+        issuer: Issuer,
+        runs: Vec<Run>,
+        combine: Option<Reduce>,
+    },
+    StoreWrite {
+        issuer: Issuer,
+        pieces: Vec<(u64, Vec<u8>)>,
+        combine: Option<Reduce>,
+    },
     Wgmma(Box<WgmmaWork>),
 }
 
@@ -64,8 +126,7 @@ enum Work {
 pub(crate) struct Reduction {
     issuer: Issuer,
     pieces: Vec<(u64, Vec<u8>)>,
-    combine: Combine,
-    ty: Type,
+    reduce: Reduce,
 }
 
 impl Cluster {
@@ -115,7 +176,9 @@ impl Cluster {
                     self.write_shared(dst[lane as usize], &data[..bytes]);
                 }
                 self.wake_where(false, |at, other, path| {
-                    at.rank as usize == block && other.index == warp && matches!(path.wait, Wait::CpAsync { .. })
+                    at.rank as usize == block
+                        && other.index == warp
+                        && matches!(path.wait, Wait::CpAsync { .. })
                 });
             }
             Work::CpArrive { block, warp, lane, mbarrier, know } => {
@@ -126,7 +189,11 @@ impl Cluster {
                 if earlier {
                     let due = self.delay();
                     self.next_due = self.next_due.min(due);
-                    self.asyncs.push(Async { due, seq, work: Work::CpArrive { block, warp, lane, mbarrier, know } });
+                    self.asyncs.push(Async {
+                        due,
+                        seq,
+                        work: Work::CpArrive { block, warp, lane, mbarrier, know },
+                    });
                 } else {
                     self.arrive_async(mbarrier.0, mbarrier.1, know.as_deref());
                 }
@@ -135,8 +202,13 @@ impl Cluster {
                 for run in &runs {
                     let mut data = vec![0; run.bytes as usize];
                     match run.global {
-                        Some(address) => self.read_global(env, address, &mut data),
-                        None => outside(fill, &mut data),
+                        Some(address) => {
+                            self.read_global(env, address, &mut data);
+                            if fill.rounds {
+                                round_to_tf32(&mut data);
+                            }
+                        }
+                        None => fill.fill(&mut data),
                     }
                     for target in &targets {
                         let offset = run.shared & ((1 << window::BLOCK_SHIFT) - 1);
@@ -150,22 +222,29 @@ impl Cluster {
             Work::Push { block, src, bytes, dst, target, combine, from } => {
                 let source = src as usize;
                 let mut data = self.blocks[block].shared[source..source + bytes as usize].to_vec();
-                if let Some((combine, ty)) = combine {
+                if let Some(reduce) = combine {
                     let old = dst.1 as usize;
                     let old = self.blocks[dst.0].shared[old..old + bytes as usize].to_vec();
-                    combine_bytes(combine, ty, &old, &mut data);
+                    combine_bytes(reduce, &old, &mut data);
                 }
                 self.write_shared(dst.1 | index(dst.0) << window::BLOCK_SHIFT, &data);
                 self.complete_bytes(env, target.block, target.mbarrier, target.phase, u64::from(bytes), from);
             }
             Work::Element { dst, mut data, target, combine, from } => {
-                if let Some((combine, ty)) = combine {
+                if let Some(reduce) = combine {
                     let at = dst.1 as usize;
                     let old = self.blocks[dst.0].shared[at..at + data.len()].to_vec();
-                    combine_bytes(combine, ty, &old, &mut data);
+                    combine_bytes(reduce, &old, &mut data);
                 }
                 self.write_shared(dst.1 | index(dst.0) << window::BLOCK_SHIFT, &data);
-                self.complete_bytes(env, target.block, target.mbarrier, target.phase, data.len() as u64, from);
+                self.complete_bytes(
+                    env,
+                    target.block,
+                    target.mbarrier,
+                    target.phase,
+                    data.len() as u64,
+                    from,
+                );
             }
             Work::StoreRead { issuer, runs, combine } => {
                 let pieces = runs
@@ -179,8 +258,8 @@ impl Cluster {
                 self.start(Work::StoreWrite { issuer, pieces, combine });
                 self.wake_bulk(issuer);
             }
-            Work::StoreWrite { issuer, pieces, combine: Some((combine, ty)) } => {
-                self.reductions.push(Reduction { issuer, pieces, combine, ty });
+            Work::StoreWrite { issuer, pieces, combine: Some(reduce) } => {
+                self.reductions.push(Reduction { issuer, pieces, reduce });
             }
             Work::StoreWrite { issuer, pieces, combine: None } => {
                 for (address, data) in pieces {
@@ -196,18 +275,20 @@ impl Cluster {
 
     fn wake_bulk(&mut self, issuer: Issuer) {
         self.wake_where(false, |at, other, path| {
-            at.rank as usize == issuer.block && other.index == issuer.warp && matches!(path.wait, Wait::Bulk { .. })
+            at.rank as usize == issuer.block
+                && other.index == issuer.warp
+                && matches!(path.wait, Wait::Bulk { .. })
         });
     }
 
     /// Applies the reductions of the round, through the overlay; it is this cluster's turn.
     pub(crate) fn reduce(&mut self, env: &Env<'_>) {
-        for Reduction { issuer, pieces, combine, ty } in std::mem::take(&mut self.reductions) {
+        for Reduction { issuer, pieces, reduce } in std::mem::take(&mut self.reductions) {
             for (address, mut data) in pieces {
                 let Some(found) = env.memory.find(address, data.len(), 0) else { continue };
                 let mut old = vec![0; data.len()];
                 self.overlay.read(env.memory, found, address, &mut old);
-                combine_bytes(combine, ty, &old, &mut data);
+                combine_bytes(reduce, &old, &mut data);
                 self.overlay.write(found, address, &data);
             }
             self.progress += 1;
@@ -229,7 +310,9 @@ impl Cluster {
     fn write_shared(&mut self, address: u32, data: &[u8]) {
         let (block, offset) = location(address);
         let from = offset as usize;
-        if let Some(place) = self.blocks.get_mut(block).and_then(|block| block.shared.get_mut(from..from + data.len())) {
+        if let Some(place) =
+            self.blocks.get_mut(block).and_then(|block| block.shared.get_mut(from..from + data.len()))
+        {
             place.copy_from_slice(data);
         }
     }
@@ -274,7 +357,9 @@ impl Cluster {
             Kind::TensormapReplace { address, space, field, ordinal, value } => {
                 for lane in bits(at.lanes) {
                     let value = self.scalar(env, warp, at, *value, lane);
-                    self.change_map(env, warp, at, lane, *address, *space, |map| map.replace(*field, *ordinal, value));
+                    self.change_map(env, warp, at, lane, *address, *space, |map| {
+                        map.replace(*field, *ordinal, value)
+                    });
                 }
                 Flow::Next
             }
@@ -315,7 +400,9 @@ impl Cluster {
             let wanted = read.map_or(bytes, |read| usize::try_from(read[i]).unwrap_or(bytes).min(bytes));
             let wanted = if ignore >> lane & 1 == 1 { 0 } else { wanted };
             amount[i] = u8::try_from(wanted).unwrap_or(16);
-            let Some((block, offset)) = self.shared_place(env, warp, at, Space::SharedCta, lane, dst[i], bytes, "writes") else {
+            let Some((block, offset)) =
+                self.shared_place(env, warp, at, Space::SharedCta, lane, dst[i], bytes, "writes")
+            else {
                 continue;
             };
             if wanted > 0 {
@@ -339,13 +426,26 @@ impl Cluster {
                     strong: None,
                     proxy: Proxy::Generic,
                 };
-                let conflict = self.blocks[block].shadow.as_mut().and_then(|shadow| shadow.access(from..from + bytes, &access));
+                let conflict = self.blocks[block]
+                    .shadow
+                    .as_mut()
+                    .and_then(|shadow| shadow.access(from..from + bytes, &access));
                 if let Some(conflict) = conflict {
                     self.conflict_shared(env, &conflict, block, Where::thread(at, warp, lane));
                 }
                 if wanted > 0 {
                     let epoch = Epoch { agent, clock: group };
-                    self.log_ranges(env, warp, at, lane, AccessKind::Read, Proxy::Generic, epoch, vec![(src[i], index(wanted))], None);
+                    self.log_ranges(
+                        env,
+                        warp,
+                        at,
+                        lane,
+                        AccessKind::Read,
+                        Proxy::Generic,
+                        epoch,
+                        vec![(src[i], index(wanted))],
+                        None,
+                    );
                 }
             }
             warp.cp_async[i].open += 1;
@@ -354,10 +454,21 @@ impl Cluster {
         let mut rest = good;
         while rest != 0 {
             let group = warp.cp_async[rest.trailing_zeros() as usize].committed + 1;
-            let lanes = bits(rest).filter(|&lane| warp.cp_async[lane as usize].committed + 1 == group).fold(0, |m, l| m | 1 << l);
+            let lanes = bits(rest)
+                .filter(|&lane| warp.cp_async[lane as usize].committed + 1 == group)
+                .fold(0, |m, l| m | 1 << l);
             rest &= !lanes;
             let (dst, src) = (Box::new(dst), Box::new(src));
-            self.start(Work::CpAsync { block: at.block, warp: warp.index, lanes, group, dst, src, bytes, read: amount });
+            self.start(Work::CpAsync {
+                block: at.block,
+                warp: warp.index,
+                lanes,
+                group,
+                dst,
+                src,
+                bytes,
+                read: amount,
+            });
         }
     }
 
@@ -386,12 +497,27 @@ impl Cluster {
         Flow::Next
     }
 
-    fn cp_async_arrive(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, address: Address, space: Space, noinc: bool) {
+    fn cp_async_arrive(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        address: Address,
+        space: Space,
+        noinc: bool,
+    ) {
         let addresses = self.shared_addresses(env, warp, at, address, space);
         for lane in bits(at.lanes) {
-            let Some((block, offset)) =
-                self.shared_place(env, warp, at, Space::SharedCta, lane, addresses[lane as usize], 8, "uses the mbarrier in")
-            else {
+            let Some((block, offset)) = self.shared_place(
+                env,
+                warp,
+                at,
+                Space::SharedCta,
+                lane,
+                addresses[lane as usize],
+                8,
+                "uses the mbarrier in",
+            ) else {
                 continue;
             };
             if !self.live_mbarrier(env, warp, at, lane, block, offset) {
@@ -406,7 +532,13 @@ impl Cluster {
                 know.learn(slot, 1 << lane, warp.cp_async[lane as usize].committed + 1, false);
                 Arc::new(know)
             });
-            self.start(Work::CpArrive { block: at.block, warp: warp.index, lane, mbarrier: (block, offset), know });
+            self.start(Work::CpArrive {
+                block: at.block,
+                warp: warp.index,
+                lane,
+                mbarrier: (block, offset),
+                know,
+            });
         }
     }
 
@@ -454,24 +586,52 @@ impl Cluster {
                 self.check_unit(env, warp, at, lane, src, 16, "global");
                 self.check_unit(env, warp, at, lane, u64::from(dst), 16, "shared");
                 let runs = vec![Run { shared: dst, global: Some(src), bytes }];
-                self.bulk_load(env, warp, at, lane, dst, bytes, runs, (*mbarrier, *dst_space), *multicast, (0, 1));
+                self.bulk_load(
+                    env,
+                    warp,
+                    at,
+                    lane,
+                    dst,
+                    (bytes, bytes),
+                    runs,
+                    (*mbarrier, *dst_space),
+                    *multicast,
+                    Fill::default(),
+                );
             }
             Bulk::TensorLoad { dst, dst_space, map, coordinates, mbarrier, multicast, mode } => {
                 let Some(map) = self.tensor_map(env, warp, at, lane, *map) else { return };
                 let dst = self.shared_addresses(env, warp, at, *dst, *dst_space)[lane as usize];
                 self.check_unit(env, warp, at, lane, u64::from(dst), 128, "shared");
                 let coordinates = self.coordinates(env, warp, at, lane, coordinates);
-                let Some(runs) = self.box_runs(env, warp, at, lane, &map, &coordinates, mode, dst) else { return };
+                let Some(runs) = self.box_runs(env, warp, at, lane, &map, &coordinates, mode, dst) else {
+                    return;
+                };
                 let Some(bytes) = self.box_bytes(env, warp, at, lane, &map) else { return };
-                let fill = (map.fill_bits(), map.data_type().bytes() as usize);
-                self.bulk_load(env, warp, at, lane, dst, bytes, runs, (*mbarrier, *dst_space), *multicast, fill);
+                let fill = Fill {
+                    outside: map.fill_bits(),
+                    size: map.data_type().bytes() as usize,
+                    rounds: map.element_type() == Type::Tf32,
+                };
+                self.bulk_load(
+                    env,
+                    warp,
+                    at,
+                    lane,
+                    dst,
+                    bytes,
+                    runs,
+                    (*mbarrier, *dst_space),
+                    *multicast,
+                    fill,
+                );
             }
             Bulk::Push { dst, src, bytes, mbarrier, combine } => {
                 let bytes = low(self.scalar(env, warp, at, *bytes, lane));
                 if !self.bulk_size(env, warp, at, lane, bytes) {
                     return;
                 }
-                self.push(env, warp, at, lane, *dst, *src, bytes, *mbarrier, *combine);
+                self.push(env, warp, at, lane, *dst, *src, bytes, *mbarrier, combine.map(Reduce::plain));
             }
             Bulk::Element { dst, src, ty, mbarrier, combine } => {
                 self.element(env, warp, at, lane, *dst, src, *ty, *mbarrier, *combine);
@@ -495,7 +655,7 @@ impl Cluster {
                         .map(|i| Run { shared: src + i, global: Some(dst + u64::from(i)), bytes: 1 })
                         .collect()
                 };
-                self.bulk_store(env, warp, at, lane, src, bytes, runs, *combine);
+                self.bulk_store(env, warp, at, lane, src, (bytes, bytes), runs, combine.map(Reduce::plain));
             }
             Bulk::TensorStore { map, coordinates, src, combine, mode } => {
                 let Some(map) = self.tensor_map(env, warp, at, lane, *map) else { return };
@@ -503,18 +663,35 @@ impl Cluster {
                 self.check_unit(env, warp, at, lane, u64::from(src), 128, "shared");
                 let coordinates = self.coordinates(env, warp, at, lane, coordinates);
                 if let Some(bad) = coordinates.iter().find(|&&coordinate| coordinate < 0) {
-                    let message = format!("stores a box at the coordinate {bad}: a TMA store must not start before the tensor");
-                    self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
+                    let message = format!(
+                        "stores a box at the coordinate {bad}: a TMA store must not start before the tensor"
+                    );
+                    self.report(
+                        env,
+                        FindingKind::InvalidInstruction,
+                        Where::thread(at, warp, lane),
+                        None,
+                        message,
+                        None,
+                    );
                     return;
                 }
-                let Some(runs) = self.box_runs(env, warp, at, lane, &map.for_store(), &coordinates, mode, src) else { return };
+                let Some(runs) =
+                    self.box_runs(env, warp, at, lane, &map.for_store(), &coordinates, mode, src)
+                else {
+                    return;
+                };
                 let Some(bytes) = self.box_bytes(env, warp, at, lane, &map) else { return };
                 let combine = match combine {
                     None => None,
                     Some(combine) => match reduction(*combine, map.element_type()) {
-                        Some(ty) => Some((*combine, ty)),
+                        Some(ty) => {
+                            let flush = matches!(map.data_type(), DataType::F32Ftz | DataType::Tf32Ftz);
+                            Some(Reduce { combine: *combine, ty, flush })
+                        }
                         None => {
-                            let message = format!("TMA has no reduction {combine:?} of {}", map.element_type());
+                            let message =
+                                format!("TMA has no reduction {combine:?} of {}", map.element_type());
                             self.invalid(env, warp, at, 1 << lane, &message);
                             return;
                         }
@@ -544,8 +721,17 @@ impl Cluster {
     ) -> Option<Vec<Run>> {
         let first = i64::from(coordinates.first().copied().unwrap_or(0)) * i64::from(map.data_type().bytes());
         if first % 16 != 0 {
-            let message = format!("the innermost coordinate is {first} bytes into the tensor; TMA needs a multiple of 16");
-            self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
+            let message = format!(
+                "the innermost coordinate is {first} bytes into the tensor; TMA needs a multiple of 16"
+            );
+            self.report(
+                env,
+                FindingKind::InvalidInstruction,
+                Where::thread(at, warp, lane),
+                None,
+                message,
+                None,
+            );
             return None;
         }
         let runs = match mode {
@@ -561,15 +747,30 @@ impl Cluster {
         match runs {
             Ok(runs) => Some(runs),
             Err(error) => {
-                self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, error.to_string(), None);
+                self.report(
+                    env,
+                    FindingKind::InvalidInstruction,
+                    Where::thread(at, warp, lane),
+                    None,
+                    error.to_string(),
+                    None,
+                );
                 None
             }
         }
     }
 
-    fn box_bytes(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, map: &TensorMap) -> Option<u32> {
-        match map.box_bytes() {
-            Ok(bytes) => Some(bytes),
+    /// Bytes that a copy moves, and those of shared memory that it reaches over.
+    fn box_bytes(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        map: &TensorMap,
+    ) -> Option<(u32, u32)> {
+        match map.box_bytes().and_then(|bytes| Ok((bytes, map.shared_bytes()?))) {
+            Ok(sizes) => Some(sizes),
             Err(error) => {
                 self.invalid(env, warp, at, 1 << lane, &error.to_string());
                 None
@@ -579,7 +780,7 @@ impl Cluster {
 
     /// Sizes of bulk copies are multiples of 16.
     fn bulk_size(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, bytes: u32) -> bool {
-        if bytes % 16 != 0 {
+        if !bytes.is_multiple_of(16) {
             let message = format!("copies {bytes} bytes; the size of a bulk copy is a multiple of 16");
             self.report(env, FindingKind::Misaligned, Where::thread(at, warp, lane), None, message, None);
             return false;
@@ -596,14 +797,15 @@ impl Cluster {
         at: At,
         lane: u32,
         dst: u32,
-        bytes: u32,
+        (bytes, reach): (u32, u32),
         mut runs: Vec<Run>,
         mbarrier: (Address, Space),
         multicast: Option<Src>,
-        fill: (u64, usize),
+        fill: Fill,
     ) {
         let (own, offset) = location(dst);
-        let (_, mbarrier) = location(self.shared_addresses(env, warp, at, mbarrier.0, mbarrier.1)[lane as usize]);
+        let (_, mbarrier) =
+            location(self.shared_addresses(env, warp, at, mbarrier.0, mbarrier.1)[lane as usize]);
         let blocks: Vec<usize> = match multicast {
             None => vec![own],
             Some(mask) => {
@@ -621,13 +823,24 @@ impl Cluster {
         let mut targets = Vec::new();
         for rank in blocks {
             let address = offset | index(rank) << window::BLOCK_SHIFT;
-            let place = self.shared_place(env, warp, at, Space::SharedCluster, lane, address, bytes as usize, "copies to");
+            let place = self.shared_place(
+                env,
+                warp,
+                at,
+                Space::SharedCluster,
+                lane,
+                address,
+                reach as usize,
+                "copies to",
+            );
             if place.is_none() || !self.copy_target(env, warp, at, lane, rank, mbarrier) {
                 return;
             }
             let Some((epoch, phase)) = self.stamp(rank, mbarrier) else { return };
             if env.options.check {
-                self.async_shared(env, warp, at, lane, rank, offset, bytes, AccessKind::Write, epoch);
+                for (from, bytes) in pieces(offset, bytes, reach, &runs) {
+                    self.async_shared(env, warp, at, lane, rank, from, bytes, AccessKind::Write, epoch);
+                }
                 self.add_visitor(rank, epoch, at.op);
             }
             targets.push(Target { block: rank, mbarrier, phase });
@@ -635,7 +848,10 @@ impl Cluster {
         let ranges: Vec<(u64, u32)> = merged(&runs);
         if env.options.count {
             let total: u64 = ranges.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
-            let sectors = ranges.iter().map(|&(address, bytes)| (address + u64::from(bytes)).div_ceil(32) - address / 32).sum();
+            let sectors = ranges
+                .iter()
+                .map(|&(address, bytes)| (address + u64::from(bytes)).div_ceil(32) - address / 32)
+                .sum();
             self.sites.copied(at.op, u64::from(bytes) * targets.len() as u64, total, sectors);
         }
         if env.options.check
@@ -660,9 +876,18 @@ impl Cluster {
     }
 
     /// Whether an mbarrier can be the target of a copy.
-    fn copy_target(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, block: usize, mbarrier: u32) -> bool {
+    fn copy_target(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        block: usize,
+        mbarrier: u32,
+    ) -> bool {
         let address = mbarrier | index(block) << window::BLOCK_SHIFT;
-        self.shared_place(env, warp, at, Space::SharedCluster, lane, address, 8, "uses the mbarrier in").is_some()
+        self.shared_place(env, warp, at, Space::SharedCluster, lane, address, 8, "uses the mbarrier in")
+            .is_some()
             && self.live_mbarrier(env, warp, at, lane, block, mbarrier)
     }
 
@@ -691,7 +916,8 @@ impl Cluster {
         };
         let range = offset as usize..offset as usize + bytes as usize;
         let Some(shadow) = &mut self.blocks[block].shadow else { return };
-        let uninitialised = if kind == AccessKind::Read { shadow.first_uninitialised(range.clone()) } else { None };
+        let uninitialised =
+            if kind == AccessKind::Read { shadow.first_uninitialised(range.clone()) } else { None };
         let conflict = shadow.access(range, &access);
         if let Some(first) = uninitialised {
             self.uninitialised(env, warp, at, lane, "shared", first as u64, None);
@@ -710,11 +936,12 @@ impl Cluster {
         at: At,
         lane: u32,
         src: u32,
-        bytes: u32,
+        (bytes, reach): (u32, u32),
         mut runs: Vec<Run>,
-        combine: Option<(Combine, Type)>,
+        combine: Option<Reduce>,
     ) {
-        let Some((block, offset)) = self.shared_place(env, warp, at, Space::SharedCta, lane, src, bytes as usize, "copies from")
+        let Some((block, offset)) =
+            self.shared_place(env, warp, at, Space::SharedCta, lane, src, reach as usize, "copies from")
         else {
             return;
         };
@@ -724,13 +951,18 @@ impl Cluster {
         let ranges = merged(&runs);
         if env.options.count {
             let total: u64 = ranges.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
-            let sectors = ranges.iter().map(|&(address, bytes)| (address + u64::from(bytes)).div_ceil(32) - address / 32).sum();
+            let sectors = ranges
+                .iter()
+                .map(|&(address, bytes)| (address + u64::from(bytes)).div_ceil(32) - address / 32)
+                .sum();
             self.sites.copied(at.op, u64::from(bytes), total, sectors);
         }
         if env.options.check {
             let epoch = |agent: Agent| Epoch { agent, clock: group };
             let reads = epoch(self.stream_agent(at.block, warp.index, lane, Stream::BulkRead, env));
-            self.async_shared(env, warp, at, lane, block, offset, bytes, AccessKind::Read, reads);
+            for (from, bytes) in pieces(offset, bytes, reach, &runs) {
+                self.async_shared(env, warp, at, lane, block, from, bytes, AccessKind::Read, reads);
+            }
             let writes = epoch(self.stream_agent(at.block, warp.index, lane, Stream::BulkWrite, env));
             let (kind, scope) = match combine {
                 Some(_) => (AccessKind::Atomic, Some(Scope::Gpu)),
@@ -753,11 +985,12 @@ impl Cluster {
         src: Address,
         bytes: u32,
         mbarrier: Address,
-        combine: Option<(Combine, Type)>,
+        combine: Option<Reduce>,
     ) {
         let dst = self.shared_addresses(env, warp, at, dst, Space::SharedCluster)[lane as usize];
         let src = self.shared_addresses(env, warp, at, src, Space::SharedCta)[lane as usize];
-        let (target, mbarrier) = location(self.shared_addresses(env, warp, at, mbarrier, Space::SharedCluster)[lane as usize]);
+        let (target, mbarrier) =
+            location(self.shared_addresses(env, warp, at, mbarrier, Space::SharedCluster)[lane as usize]);
         self.check_unit(env, warp, at, lane, u64::from(dst), 16, "shared");
         self.check_unit(env, warp, at, lane, u64::from(src), 16, "shared");
         let size = bytes as usize;
@@ -798,8 +1031,13 @@ impl Cluster {
             data.extend_from_slice(&self.scalar(env, warp, at, src, lane).to_le_bytes()[..size.min(8)]);
         }
         let dst = self.shared_addresses(env, warp, at, dst, Space::SharedCluster)[lane as usize];
-        let (target, mbarrier) = location(self.shared_addresses(env, warp, at, mbarrier, Space::SharedCluster)[lane as usize]);
-        let Some(to) = self.shared_place(env, warp, at, Space::SharedCluster, lane, dst, data.len(), "stores to") else { return };
+        let (target, mbarrier) =
+            location(self.shared_addresses(env, warp, at, mbarrier, Space::SharedCluster)[lane as usize]);
+        let Some(to) =
+            self.shared_place(env, warp, at, Space::SharedCluster, lane, dst, data.len(), "stores to")
+        else {
+            return;
+        };
         if target >= self.blocks.len() || !self.copy_target(env, warp, at, lane, target, mbarrier) {
             return;
         }
@@ -811,7 +1049,7 @@ impl Cluster {
         }
         let target = Target { block: target, mbarrier, phase };
         let from = Where::thread(at, warp, lane);
-        let combine = combine.map(|combine| (combine, ty));
+        let combine = combine.map(|combine| Reduce::plain((combine, ty)));
         self.start(Work::Element { dst: to, data, target, combine, from });
     }
 
@@ -849,9 +1087,16 @@ impl Cluster {
     }
 
     /// The tensor map at a generic address.
-    fn tensor_map(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, address: Address) -> Option<TensorMap> {
+    fn tensor_map(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        address: Address,
+    ) -> Option<TensorMap> {
         let address = self.addresses(env, warp, at, address, Space::Generic)[lane as usize];
-        if address % 64 != 0 {
+        if !address.is_multiple_of(64) {
             self.check_unit(env, warp, at, lane, address, 64, "tensor map");
         }
         let bytes = self.map_bytes(env, warp, At { lanes: 1 << lane, ..at }, lane, Space::Generic, address);
@@ -859,13 +1104,28 @@ impl Cluster {
             Ok(map) => Some(map),
             Err(error) => {
                 let message = format!("uses a tensor map that is none: {error}");
-                self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
+                self.report(
+                    env,
+                    FindingKind::InvalidInstruction,
+                    Where::thread(at, warp, lane),
+                    None,
+                    message,
+                    None,
+                );
                 None
             }
         }
     }
 
-    fn map_bytes(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, space: Space, address: u64) -> [u8; 128] {
+    fn map_bytes(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        space: Space,
+        address: u64,
+    ) -> [u8; 128] {
         let mut bytes = [0; 128];
         for (i, piece) in bytes.chunks_exact_mut(16).enumerate() {
             let mut words = [[0; 32]; 2];
@@ -895,13 +1155,28 @@ impl Cluster {
             Ok(bytes) => self.write_map(env, warp, one, space, address, &bytes),
             Err(error) => {
                 let message = format!("tensormap.replace: {error}");
-                self.report(env, FindingKind::InvalidInstruction, Where::thread(at, warp, lane), None, message, None);
+                self.report(
+                    env,
+                    FindingKind::InvalidInstruction,
+                    Where::thread(at, warp, lane),
+                    None,
+                    message,
+                    None,
+                );
             }
         }
     }
 
     #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
-    fn write_map(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, space: Space, address: u64, bytes: &[u8; 128]) {
+    fn write_map(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        space: Space,
+        address: u64,
+        bytes: &[u8; 128],
+    ) {
         for (i, piece) in bytes.chunks_exact(16).enumerate() {
             let words = [[number(&piece[..8]); 32], [number(&piece[8..]); 32]];
             self.scatter(env, warp, at, &piece_access(space), &[address + i as u64 * 16; 32], &words);
@@ -909,7 +1184,15 @@ impl Cluster {
     }
 
     /// `tensormap.cp_fenceproxy`: the warp copies the map and releases it.
-    fn publish_map(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, dst: Address, src: Address, strength: Strength) {
+    fn publish_map(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        dst: Address,
+        src: Address,
+        strength: Strength,
+    ) {
         let lane = at.lanes.trailing_zeros().min(31);
         let one = At { lanes: 1 << lane, ..at };
         let src = u64::from(self.shared_addresses(env, warp, at, src, Space::SharedCta)[lane as usize]);
@@ -919,7 +1202,10 @@ impl Cluster {
         }
         let bytes = self.map_bytes(env, warp, one, lane, Space::SharedCta, src);
         self.write_map(env, warp, one, Space::Global, dst, &bytes);
-        let access = Access { strength: Strength { order: Order::Release, ..strength }, ..piece_access(Space::Global) };
+        let access = Access {
+            strength: Strength { order: Order::Release, ..strength },
+            ..piece_access(Space::Global)
+        };
         self.publish(env, warp, one, &access, &[dst; 32]);
     }
 
@@ -933,12 +1219,16 @@ impl Cluster {
 
     /// How many copies are under way towards an mbarrier.
     pub(crate) fn copies_towards(&self, block: usize, offset: u32) -> usize {
-        let aims = |targets: &[Target]| targets.iter().any(|target| target.block == block && target.mbarrier == offset);
+        let aims = |targets: &[Target]| {
+            targets.iter().any(|target| target.block == block && target.mbarrier == offset)
+        };
         self.asyncs
             .iter()
             .filter(|work| match &work.work {
                 Work::Load { targets, .. } => aims(targets),
-                Work::Push { target, .. } | Work::Element { target, .. } => aims(std::slice::from_ref(target)),
+                Work::Push { target, .. } | Work::Element { target, .. } => {
+                    aims(std::slice::from_ref(target))
+                }
                 _ => false,
             })
             .count()
@@ -971,20 +1261,56 @@ fn reduction(combine: Combine, element: Type) -> Option<Type> {
     }
 }
 
-/// Fills in elements outside of the tensor: their bits and size.
-fn outside((bits, size): (u64, usize), data: &mut [u8]) {
-    let element = bits.to_le_bytes();
-    for (i, byte) in data.iter_mut().enumerate() {
-        *byte = element[i % size.clamp(1, 8)];
+/// What a load of TMA does to elements.
+#[derive(Clone, Copy, Default)]
+struct Fill {
+    /// The bits of an element outside of the tensor.
+    outside: u64,
+    /// Bytes of an element.
+    size: usize,
+    /// Whether elements become `tf32`.
+    rounds: bool,
+}
+
+impl Fill {
+    fn fill(self, data: &mut [u8]) {
+        let element = self.outside.to_le_bytes();
+        for (i, byte) in data.iter_mut().enumerate() {
+            *byte = element[i % self.size.clamp(1, 8)];
+        }
     }
 }
 
+/// To nearest, ties to even, as an H200 loads `tf32`: ten bits of mantissa, subnormals kept, NaNs made canonical.
+fn round_to_tf32(data: &mut [u8]) {
+    for word in data.chunks_exact_mut(4) {
+        let bits = low(number(word));
+        let rounded = if f32::from_bits(bits).is_nan() {
+            0x7FFF_E000
+        } else {
+            (bits + 0xFFF + (bits >> 13 & 1)) & !0x1FFF
+        };
+        word.copy_from_slice(&rounded.to_le_bytes());
+    }
+}
+
+/// The parts of shared memory that a copy touches: all of it in one piece, or row by row if rows lie apart.
+fn pieces(offset: u32, bytes: u32, reach: u32, runs: &[Run]) -> Vec<(u32, u32)> {
+    if bytes == reach {
+        return vec![(offset, bytes)];
+    }
+    let inside = (1 << window::BLOCK_SHIFT) - 1;
+    runs.iter().map(|run| (run.shared & inside, run.bytes)).collect()
+}
+
 /// Combines `old` into `data`, element by element.
-fn combine_bytes(combine: Combine, ty: Type, old: &[u8], data: &mut [u8]) {
+fn combine_bytes(reduce: Reduce, old: &[u8], data: &mut [u8]) {
+    let Reduce { combine, ty, flush } = reduce;
     let element = ty.bits().div_ceil(8) as usize;
+    let flushed = |bits: u64| if flush { flushed_f32(bits) } else { bits };
     for (old, new) in old.chunks_exact(element).zip(data.chunks_exact_mut(element)) {
-        if let Some(value) = combine.apply(ty, number(old), number(new), 0) {
-            new.copy_from_slice(&value.to_le_bytes()[..element.min(8)]);
+        if let Some(value) = combine.apply(ty, flushed(number(old)), flushed(number(new)), 0) {
+            new.copy_from_slice(&flushed(value).to_le_bytes()[..element.min(8)]);
         }
     }
 }

@@ -43,7 +43,13 @@ pub(crate) struct At {
 
 impl Cluster {
     /// Runs a warp for some ops, or until it cannot.
-    pub(crate) fn execute(&mut self, env: &Env<'_>, block: usize, warp: &mut Warp, steps: u64) -> Result<(), Stop> {
+    pub(crate) fn execute(
+        &mut self,
+        env: &Env<'_>,
+        block: usize,
+        warp: &mut Warp,
+        steps: u64,
+    ) -> Result<(), Stop> {
         let mut left = steps;
         while left > 0 {
             let Some(path) = choose(env, warp) else { return Ok(()) };
@@ -53,7 +59,14 @@ impl Cluster {
     }
 
     /// Follows one path until another one should run; returns the steps that are left.
-    fn follow(&mut self, env: &Env<'_>, block: usize, warp: &mut Warp, path: usize, steps: u64) -> Result<u64, Stop> {
+    fn follow(
+        &mut self,
+        env: &Env<'_>,
+        block: usize,
+        warp: &mut Warp,
+        path: usize,
+        steps: u64,
+    ) -> Result<u64, Stop> {
         let mut left = steps;
         let state = &warp.paths[path];
         let lanes = state.lanes;
@@ -98,6 +111,9 @@ impl Cluster {
             }
             if !warp.in_flight.is_empty() && at.lanes != 0 {
                 self.touch_in_flight(env, warp, at, frame_function(warp, path), pc);
+            }
+            if env.options.count && matches!(op.kind, Kind::Bra { .. } | Kind::Brx { .. }) {
+                self.sites.branched(at.op, at.lanes, lanes);
             }
             if let Kind::Bra { target, .. } = op.kind
                 && at.lanes == lanes
@@ -243,8 +259,12 @@ impl Cluster {
             Kind::Bar { id, threads, mode, aligned } => {
                 Ok(self.bar(env, warp, at, *id, *threads, *mode, *aligned))
             }
-            Kind::ClusterArrive { release, aligned } => Ok(self.cluster_arrive(env, warp, at, *release, *aligned)),
-            Kind::ClusterWait { acquire, aligned } => Ok(self.cluster_wait(env, warp, at, *acquire, *aligned)),
+            Kind::ClusterArrive { release, aligned } => {
+                Ok(self.cluster_arrive(env, warp, at, *release, *aligned))
+            }
+            Kind::ClusterWait { acquire, aligned } => {
+                Ok(self.cluster_wait(env, warp, at, *acquire, *aligned))
+            }
             Kind::Fence(fence) => {
                 self.fence(env, warp, at, *fence);
                 Ok(Flow::Next)
@@ -296,7 +316,14 @@ impl Cluster {
 
     /// A source in all lanes: a register, or `spare` filled with it.
     #[inline]
-    pub(crate) fn get<'a>(&self, env: &Env<'_>, warp: &'a Warp, at: At, src: Src, spare: &'a mut Lanes) -> &'a Lanes {
+    pub(crate) fn get<'a>(
+        &self,
+        env: &Env<'_>,
+        warp: &'a Warp,
+        at: At,
+        src: Src,
+        spare: &'a mut Lanes,
+    ) -> &'a Lanes {
         match src {
             Src::Reg(register) => &warp.registers[(at.registers + register) as usize],
             Src::Imm(value) => {
@@ -325,7 +352,14 @@ impl Cluster {
     }
 
     /// Addresses of all lanes; those of 32-bit spaces wrap there.
-    pub(crate) fn addresses(&self, env: &Env<'_>, warp: &Warp, at: At, address: Address, space: Space) -> Lanes {
+    pub(crate) fn addresses(
+        &self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        address: Address,
+        space: Space,
+    ) -> Lanes {
         let mut lanes = self.lanes(env, warp, at, address.base);
         let narrow = !matches!(space, Space::Generic | Space::Global | Space::Const);
         let mask = if narrow { u64::from(u32::MAX) } else { u64::MAX };
@@ -352,9 +386,13 @@ impl Cluster {
         let block = &self.blocks[at.block];
         let geometry = env.geometry;
         let thread = |axis: usize| -> Lanes {
-            std::array::from_fn(|lane| u64::from(geometry.thread(warp.index * 32 + super::cluster::index(lane))[axis]))
+            std::array::from_fn(|lane| {
+                u64::from(geometry.thread(warp.index * 32 + super::cluster::index(lane))[axis])
+            })
         };
-        let lanes = |f: fn(u32) -> u32| -> Lanes { std::array::from_fn(|lane| u64::from(f(super::cluster::index(lane)))) };
+        let lanes = |f: fn(u32) -> u32| -> Lanes {
+            std::array::from_fn(|lane| u64::from(f(super::cluster::index(lane))))
+        };
         let cluster_id = geometry.cluster_id(self.id);
         let in_cluster = geometry.in_cluster(block.rank);
         let uniform = match register {
@@ -414,19 +452,22 @@ impl Cluster {
     fn value(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, kind: &Kind) {
         match kind {
             Kind::Carry { carry, dst, src } => {
-                let sources: [Lanes; 4] =
-                    std::array::from_fn(|i| src.get(i).map_or([0; 32], |&src| self.lanes(env, warp, at, src)));
+                let sources: [Lanes; 4] = std::array::from_fn(|i| {
+                    src.get(i).map_or([0; 32], |&src| self.lanes(env, warp, at, src))
+                });
                 let [a, b, c, d] = &sources;
                 let (value, out) = carry.apply([a, b, c, d], warp.carry);
                 set(warp, at, *dst, &value);
                 warp.carry = (warp.carry & !at.lanes) | (out & at.lanes);
             }
             Kind::Lop3Test { map, dst, p, and, src, q } => {
-                let sources: [Lanes; 4] =
-                    std::array::from_fn(|i| src.get(i).map_or([0; 32], |&src| self.lanes(env, warp, at, src)));
+                let sources: [Lanes; 4] = std::array::from_fn(|i| {
+                    src.get(i).map_or([0; 32], |&src| self.lanes(env, warp, at, src))
+                });
                 let [a, b, c, d] = &sources;
                 let value = map.apply([a, b, c, d]);
-                let nonzero = (0..32).filter(|&lane| value[lane] != 0).fold(0u32, |mask, lane| mask | 1 << lane);
+                let nonzero =
+                    (0..32).filter(|&lane| value[lane] != 0).fold(0u32, |mask, lane| mask | 1 << lane);
                 let q = predicate(warp, at, *q);
                 if let Some(dst) = dst {
                     set(warp, at, *dst, &value);
@@ -490,7 +531,8 @@ impl Cluster {
                         other => found == *other,
                     }
                 };
-                let mask = (0..32).filter(|&lane| inside(value[lane])).fold(0u32, |mask, lane| mask | 1 << lane);
+                let mask =
+                    (0..32).filter(|&lane| inside(value[lane])).fold(0u32, |mask, lane| mask | 1 << lane);
                 set_predicate(warp, at, Some(*dst), mask);
             }
             Kind::Mapa { dst, address, rank, generic } => {
@@ -539,7 +581,14 @@ impl Cluster {
         }
     }
 
-    fn branch_table(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, index: Src, targets: &[Pc]) -> Result<Flow, Stop> {
+    fn branch_table(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        index: Src,
+        targets: &[Pc],
+    ) -> Result<Flow, Stop> {
         let values = self.lanes(env, warp, at, index);
         let next = warp.paths[at.path].pc + 1;
         let mut rest = at.lanes;
@@ -548,12 +597,20 @@ impl Cluster {
         let mut places: Vec<(u32, Pc)> = vec![(all & !at.lanes, next)];
         while rest != 0 {
             let value = values[rest.trailing_zeros() as usize];
-            let same = (0..32).filter(|&lane| values[lane] == value).fold(0u32, |mask, lane| mask | 1 << lane) & rest;
+            let same =
+                (0..32).filter(|&lane| values[lane] == value).fold(0u32, |mask, lane| mask | 1 << lane)
+                    & rest;
             rest &= !same;
             match usize::try_from(value).ok().and_then(|value| targets.get(value)) {
                 Some(&target) => places.push((same, target)),
                 None => {
-                    self.invalid(env, warp, at, same, &format!("brx.idx with index {value}, but the table has {} targets", targets.len()));
+                    self.invalid(
+                        env,
+                        warp,
+                        at,
+                        same,
+                        &format!("brx.idx with index {value}, but the table has {} targets", targets.len()),
+                    );
                     return Err(Stop::Dead);
                 }
             }
@@ -588,18 +645,30 @@ impl Cluster {
                 let mut rest = at.lanes;
                 while rest != 0 {
                     let value = values[rest.trailing_zeros() as usize];
-                    let same =
-                        (0..32).filter(|&lane| values[lane] == value).fold(0u32, |mask, lane| mask | 1 << lane) & rest;
+                    let same = (0..32)
+                        .filter(|&lane| values[lane] == value)
+                        .fold(0u32, |mask, lane| mask | 1 << lane)
+                        & rest;
                     rest &= !same;
                     let Some(function) = env.program.function_at(value) else {
-                        self.invalid(env, warp, at, same, &format!("call of address {value:#x}, which is no function"));
+                        self.invalid(
+                            env,
+                            warp,
+                            at,
+                            same,
+                            &format!("call of address {value:#x}, which is no function"),
+                        );
                         return Err(Stop::Dead);
                     };
                     let target = &env.program.functions[function as usize];
                     let passed: Vec<Passed> = arguments
                         .iter()
                         .zip(&target.params)
-                        .map(|(&(from, bytes), param)| Passed::Bytes { from, to: param.offset, bytes: bytes.min(param.bytes) })
+                        .map(|(&(from, bytes), param)| Passed::Bytes {
+                            from,
+                            to: param.offset,
+                            bytes: bytes.min(param.bytes),
+                        })
                         .collect();
                     let path = warp.split(at.path, same, warp.paths[at.path].pc);
                     self.enter(env, warp, At { path, lanes: same, ..at }, function, next, &passed)?;
@@ -622,7 +691,15 @@ impl Cluster {
     }
 
     /// Starts an activation of a function for a path.
-    fn enter(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, function: u32, back: Pc, arguments: &[Passed]) -> Result<(), Stop> {
+    fn enter(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        function: u32,
+        back: Pc,
+        arguments: &[Passed],
+    ) -> Result<(), Stop> {
         let target = &env.program.functions[function as usize];
         if target.code.is_empty() || warp.paths[at.path].frames.len() > 512 {
             let (caller, pc) = env.op_at(at.op);
@@ -656,7 +733,16 @@ impl Cluster {
 
     /// Copies arguments or results between frames.
     #[allow(clippy::too_many_arguments, reason = "two frames and what goes between them")]
-    fn pass(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, passed: &[Passed], from_frame: u32, to_frame: u32, to_registers: u32) {
+    fn pass(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        passed: &[Passed],
+        from_frame: u32,
+        to_frame: u32,
+        to_registers: u32,
+    ) {
         for item in passed {
             match *item {
                 Passed::Bytes { from, to, bytes } => {
@@ -712,7 +798,11 @@ impl Cluster {
                     let passed: Vec<Passed> = results
                         .iter()
                         .zip(returns)
-                        .map(|(&(to, bytes), value)| Passed::Bytes { from: value.offset, to, bytes: bytes.min(value.bytes) })
+                        .map(|(&(to, bytes), value)| Passed::Bytes {
+                            from: value.offset,
+                            to,
+                            bytes: bytes.min(value.bytes),
+                        })
                         .collect();
                     self.pass(env, warp, at, &passed, callee.local, caller.local, caller.registers);
                 }

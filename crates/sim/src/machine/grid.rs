@@ -8,16 +8,19 @@
 use rayon::prelude::*;
 use tilewright_hardware::{Arch, occupancy};
 
-use crate::check::{Access as Checked, Agent, Conflict, Finding, FindingKind, Findings, GlobalShadow, Hazard, Kind as AccessKind, Place};
+use crate::check::{
+    Access as Checked, Agent, Conflict, Finding, FindingKind, Findings, GlobalShadow, Hazard,
+    Kind as AccessKind, Place,
+};
 use crate::count::Sites;
 use crate::memory::{GlobalMemory, NumberMap, POISON};
 use crate::program::{Callee, Kind, Program, Role};
 use crate::{Options, SimError};
 
-use super::cluster::{Cluster, Env, Random, Stop, index};
+use super::cluster::{Cluster, Env, Random, RegisterUses, Stop, index};
 use super::exec::{At, Flow};
 use super::shared::SharedMap;
-use super::sync::{Addresses, Logged, PARTS, PART_SHIFT, SyncVar, part_of};
+use super::sync::{Addresses, Logged, PART_SHIFT, PARTS, SyncVar, part_of};
 use super::warp::{Wait, Warp};
 
 /// Ops that a cluster may execute in a round.
@@ -138,7 +141,14 @@ pub(crate) struct Outcome {
 }
 
 /// How many clusters fit on a chip at once.
-pub(crate) fn capacity(arch: Arch, threads: u32, registers: u32, shared: u32, cluster_blocks: u32, multiprocessors: u32) -> usize {
+pub(crate) fn capacity(
+    arch: Arch,
+    threads: u32,
+    registers: u32,
+    shared: u32,
+    cluster_blocks: u32,
+    multiprocessors: u32,
+) -> usize {
     let blocks = occupancy(arch, threads, registers.clamp(16, 255), shared).blocks_per_sm.max(1);
     (blocks * multiprocessors / cluster_blocks.max(1)).max(1) as usize
 }
@@ -202,12 +212,12 @@ pub(crate) fn run(
 }
 
 /// For programs with `wgmma`: the registers that each op reads and writes.
-fn register_uses(program: &Program) -> Vec<Vec<Box<[(u32, bool)]>>> {
+fn register_uses(program: &Program) -> Vec<Vec<RegisterUses>> {
     let mut ops = program.functions.iter().flat_map(|function| &function.code);
     if !ops.any(|op| matches!(op.kind, Kind::Wgmma { .. })) {
         return Vec::new();
     }
-    let of_op = |op: &crate::program::Op| -> Box<[(u32, bool)]> {
+    let of_op = |op: &crate::program::Op| -> RegisterUses {
         if matches!(op.kind, Kind::Wgmma { .. }) {
             return Box::default();
         }
@@ -225,7 +235,7 @@ struct Launch<'a> {
     params: &'a [u8],
     options: &'a Options,
     bases: Vec<u32>,
-    uses: Vec<Vec<Box<[(u32, bool)]>>>,
+    uses: Vec<Vec<RegisterUses>>,
     shared: SharedMap,
     workspace: u64,
     sync: NumberMap<u64, SyncVar>,
@@ -278,7 +288,13 @@ impl Launch<'_> {
                     next += 1;
                 }
                 // A lone cluster waits for nobody, and those that only poll need no time to do it.
-                let quantum = if stuck > 0 { QUANTUM / 2 } else if total == 1 { QUANTUM * 16 } else { QUANTUM };
+                let quantum = if stuck > 0 {
+                    QUANTUM / 2
+                } else if total == 1 {
+                    QUANTUM * 16
+                } else {
+                    QUANTUM
+                };
                 let before: Vec<u64> = live.iter().map(|cluster| cluster.progress).collect();
                 live.par_iter_mut().for_each(|cluster| cluster.run(&env, quantum));
                 let moved = live.iter().zip(&before).any(|(cluster, &before)| cluster.progress != before);
@@ -301,7 +317,9 @@ impl Launch<'_> {
                 self.livelock(memory, &mut live);
                 return Ok(());
             }
-            if self.outcome.warp_ops + live.iter().map(|cluster| cluster.now).sum::<u64>() > self.options.budget {
+            if self.outcome.warp_ops + live.iter().map(|cluster| cluster.now).sum::<u64>()
+                > self.options.budget
+            {
                 self.exhausted(memory, &mut live);
                 return Ok(());
             }
@@ -452,13 +470,21 @@ impl Launch<'_> {
 
 /// Whether every warp of a cluster that lives polls or waits.
 fn polls(cluster: &Cluster) -> bool {
-    let mut warps = cluster.blocks.iter().flat_map(|block| &block.warps).filter(|warp| !warp.is_done()).peekable();
+    let mut warps =
+        cluster.blocks.iter().flat_map(|block| &block.warps).filter(|warp| !warp.is_done()).peekable();
     warps.peek().is_some() && warps.all(|warp| warp.polled.is_some() || !warp.is_ready())
 }
 
 /// Holds the log of a cluster against one part of the shadow memory.
-fn check_cluster(part: usize, shadow: &mut GlobalShadow, at: usize, cluster: &Cluster, found: &mut Vec<Found>) {
-    for (entry, logged) in cluster.log.iter().enumerate().filter(|(_, logged)| logged.parts >> part & 1 == 1) {
+fn check_cluster(
+    part: usize,
+    shadow: &mut GlobalShadow,
+    at: usize,
+    cluster: &Cluster,
+    found: &mut Vec<Found>,
+) {
+    for (entry, logged) in cluster.log.iter().enumerate().filter(|(_, logged)| logged.parts >> part & 1 == 1)
+    {
         for (lanes, know) in &logged.views {
             let mut access = Checked {
                 epoch: logged.epoch,
@@ -479,7 +505,8 @@ fn check_cluster(part: usize, shadow: &mut GlobalShadow, at: usize, cluster: &Cl
                     while from < end {
                         let to = (((from >> PART_SHIFT) + 1) << PART_SHIFT).min(end);
                         if part_of(from) == part
-                            && let Some(conflict) = shadow.access(from, usize::try_from(to - from).unwrap_or(0), &access)
+                            && let Some(conflict) =
+                                shadow.access(from, usize::try_from(to - from).unwrap_or(0), &access)
                         {
                             found.push(Found { cluster: at, entry, lane, conflict });
                         }
@@ -494,9 +521,15 @@ fn check_cluster(part: usize, shadow: &mut GlobalShadow, at: usize, cluster: &Cl
                         .filter(|&lane| part_of(logged.addresses.of(lane)) == part)
                         .fold(0, |mask, lane| mask | 1 << lane)
                 };
-                shadow.access_lanes(mine, logged.bytes as usize, |lane| logged.addresses.of(lane), &access, |lane, conflict| {
-                    found.push(Found { cluster: at, entry, lane, conflict });
-                });
+                shadow.access_lanes(
+                    mine,
+                    logged.bytes as usize,
+                    |lane| logged.addresses.of(lane),
+                    &access,
+                    |lane, conflict| {
+                        found.push(Found { cluster: at, entry, lane, conflict });
+                    },
+                );
             }
         }
     }
@@ -568,7 +601,11 @@ impl Cluster {
                     self.read_local(warp, lane, local + size, &mut word);
                     // More than the heap has gives a null pointer, as on hardware.
                     let size = usize::try_from(u64::from_le_bytes(word)).unwrap_or(usize::MAX);
-                    let address = if size > HEAP { 0 } else { memory.allocate("malloc".to_owned(), vec![POISON; size], false) };
+                    let address = if size > HEAP {
+                        0
+                    } else {
+                        memory.allocate("malloc".to_owned(), vec![POISON; size], false)
+                    };
                     self.write_local(warp, lane, local + result, &address.to_le_bytes());
                 }
                 Callee::Free(address) => {
@@ -603,7 +640,9 @@ impl Cluster {
                 predicates: frame.predicates,
                 frame: frame.local,
             };
-            let Some(op) = env.program.functions[frame.function as usize].code.get(state.pc as usize) else { continue };
+            let Some(op) = env.program.functions[frame.function as usize].code.get(state.pc as usize) else {
+                continue;
+            };
             match self.atomic(env, &mut running, at, &op.kind, true) {
                 Ok(Flow::Next) => {
                     running.paths[path].wait = Wait::None;

@@ -5,8 +5,9 @@
 //! cores.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use crate::check::{Epoch, FindingKind, Kind as AccessKind};
+use crate::check::{Access as Checked, Epoch, FindingKind, Kind as AccessKind, Proxy};
 use crate::count::TensorKind;
 use crate::number::Lanes;
 use crate::program::{Access, Address, Kind, Order, PredSrc, Scope, Space, Src, Strength, WgmmaA};
@@ -60,14 +61,30 @@ pub(crate) struct WgmmaWork {
 
 impl Cluster {
     /// All matrix instructions.
-    pub(crate) fn matrix(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, kind: &Kind) -> Result<Flow, Stop> {
+    pub(crate) fn matrix(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        kind: &Kind,
+    ) -> Result<Flow, Stop> {
         if let Some(wait) = self.gathered(warp, at, true) {
             return Ok(wait);
         }
         if at.lanes != u32::MAX && !matches!(kind, Kind::Setmaxnreg { .. }) {
             let lane = at.lanes.trailing_zeros().min(31);
-            let message = format!("a matrix instruction needs all 32 lanes of the warp, but {:#010x} execute it", at.lanes);
-            self.report(env, FindingKind::DivergentAligned, Where::thread(at, warp, lane), None, message, None);
+            let message = format!(
+                "a matrix instruction needs all 32 lanes of the warp, but {:#010x} execute it",
+                at.lanes
+            );
+            self.report(
+                env,
+                FindingKind::DivergentAligned,
+                Where::thread(at, warp, lane),
+                None,
+                message,
+                None,
+            );
         }
         match kind {
             Kind::Ldmatrix { dst, address, space, transposed } => {
@@ -98,10 +115,13 @@ impl Cluster {
                 set(warp, at, *dst, &value);
             }
             Kind::Mma { mma, d, a, b, c, sparse } => {
-                let all = |sources: &[Src]| -> Vec<Lanes> { sources.iter().map(|&src| self.lanes(env, warp, at, src)).collect() };
+                let all = |sources: &[Src]| -> Vec<Lanes> {
+                    sources.iter().map(|&src| self.lanes(env, warp, at, src)).collect()
+                };
                 let (a, b, c) = (all(a), all(b), all(c));
                 let metadata = sparse.map(|(src, selector)| (self.lanes(env, warp, at, src), selector));
-                let result = mma.apply(&a, &b, &c, metadata.as_ref().map(|(lanes, selector)| (lanes, *selector)));
+                let result =
+                    mma.apply(&a, &b, &c, metadata.as_ref().map(|(lanes, selector)| (lanes, *selector)));
                 if env.options.count {
                     self.sites.tensor(at.op, mma.operations(), kind_of(mma.factors().0));
                 }
@@ -110,7 +130,9 @@ impl Cluster {
                 }
             }
             Kind::WmmaMma { wmma: Wmma::Multiply(wmma), d, a, b, c } => {
-                let all = |sources: &[Src]| -> Vec<Lanes> { sources.iter().map(|&src| self.lanes(env, warp, at, src)).collect() };
+                let all = |sources: &[Src]| -> Vec<Lanes> {
+                    sources.iter().map(|&src| self.lanes(env, warp, at, src)).collect()
+                };
                 let result = wmma.apply(&all(a), &all(b), &all(c));
                 if env.options.count {
                     self.sites.tensor(at.op, wmma.operations(), kind_of(wmma.factors().0));
@@ -129,22 +151,35 @@ impl Cluster {
             Kind::WgmmaCommit => warp.wgmma_ends.push(warp.wgmma_issued),
             Kind::WgmmaWait { pending } => return Ok(self.wgmma_wait(env, warp, at, *pending)),
             Kind::Wgmma { .. } => self.wgmma(env, warp, at, kind),
-            Kind::Setmaxnreg { increase, registers } => return Ok(self.setmaxnreg(env, warp, at, *increase, *registers)),
+            Kind::Setmaxnreg { increase, registers } => {
+                return Ok(self.setmaxnreg(env, warp, at, *increase, *registers));
+            }
             _ => {}
         }
         Ok(Flow::Next)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the operands of the instruction")]
-    fn wmma_load(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, wmma: &Transfer, dst: &[u32], address: Address, space: Space, stride: Option<Src>) {
+    fn wmma_load(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        wmma: &Transfer,
+        dst: &[u32],
+        address: Address,
+        space: Space,
+        stride: Option<Src>,
+    ) {
         let base = self.addresses(env, warp, at, address, space);
         let stride = self.wmma_stride(env, warp, at, wmma, stride);
         let (units, bytes) = (wmma.units_per_register(), wmma.unit_bytes());
         for (register, &dst) in dst.iter().enumerate() {
             let mut value = [0u64; 32];
             for unit in 0..units {
-                let addresses: Lanes =
-                    std::array::from_fn(|lane| base[lane].wrapping_add(wmma.offset(lane, register * units + unit, stride)));
+                let addresses: Lanes = std::array::from_fn(|lane| {
+                    base[lane].wrapping_add(wmma.offset(lane, register * units + unit, stride))
+                });
                 let mut part = [[0; 32]];
                 self.gather(env, warp, at, &unit_access(space, bytes), &addresses, &mut part);
                 for lane in 0..32 {
@@ -156,15 +191,26 @@ impl Cluster {
     }
 
     #[allow(clippy::too_many_arguments, reason = "the operands of the instruction")]
-    fn wmma_store(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, wmma: &Transfer, src: &[Src], address: Address, space: Space, stride: Option<Src>) {
+    fn wmma_store(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        wmma: &Transfer,
+        src: &[Src],
+        address: Address,
+        space: Space,
+        stride: Option<Src>,
+    ) {
         let base = self.addresses(env, warp, at, address, space);
         let stride = self.wmma_stride(env, warp, at, wmma, stride);
         let (units, bytes) = (wmma.units_per_register(), wmma.unit_bytes());
         for (register, &src) in src.iter().enumerate() {
             let value = self.lanes(env, warp, at, src);
             for unit in 0..units {
-                let addresses: Lanes =
-                    std::array::from_fn(|lane| base[lane].wrapping_add(wmma.offset(lane, register * units + unit, stride)));
+                let addresses: Lanes = std::array::from_fn(|lane| {
+                    base[lane].wrapping_add(wmma.offset(lane, register * units + unit, stride))
+                });
                 let part = [value.map(|value| value >> (unit * bytes * 8))];
                 self.scatter(env, warp, at, &unit_access(space, bytes), &addresses, &part);
             }
@@ -177,7 +223,10 @@ impl Cluster {
     }
 
     fn wgmma(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, kind: &Kind) {
-        let Kind::Wgmma { wgmma, d, a, b, scale_d, negate_a, negate_b, transpose_a, transpose_b } = kind else { return };
+        let Kind::Wgmma { wgmma, d, a, b, scale_d, negate_a, negate_b, transpose_a, transpose_b } = kind
+        else {
+            return;
+        };
         let lane = at.lanes.trailing_zeros().min(31);
         let group = index(warp.wgmma_ends.len()) + 1;
         let flags = Flags {
@@ -190,9 +239,12 @@ impl Cluster {
         let accumulators: Vec<u32> = d.iter().map(|register| at.registers + register).collect();
         let a_registers: Vec<u32> = match a {
             WgmmaA::Descriptor(_) => Vec::new(),
-            WgmmaA::Registers(sources) => {
-                sources.iter().filter_map(|src| if let Src::Reg(register) = src { Some(at.registers + register) } else { None }).collect()
-            }
+            WgmmaA::Registers(sources) => sources
+                .iter()
+                .filter_map(
+                    |src| if let Src::Reg(register) = src { Some(at.registers + register) } else { None },
+                )
+                .collect(),
         };
         self.check_wgmma_fence(env, warp, at);
         if warp.in_flight.len() < warp.registers.len() {
@@ -211,7 +263,7 @@ impl Cluster {
                 PartA::Registers(Box::new(std::array::from_fn(|i| self.lanes(env, warp, at, sources[i]))))
             }
         };
-        if env.options.count && warp.index % 4 == 0 {
+        if env.options.count && warp.index.is_multiple_of(4) {
             self.sites.tensor(at.op, wgmma.operations(), kind_of(wgmma.factors().0));
             let bytes = 32 * (wgmma.n() + if matches!(a, PartA::Descriptor(_)) { 64 } else { 0 });
             self.sites.copied(at.op, bytes as u64, 0, 0);
@@ -254,25 +306,63 @@ impl Cluster {
             }
         }
         let rank = self.blocks[at.block].rank;
-        let first = warp.index / 4 * 4;
-        let mut agent = self.stream_agent(at.block, first, 0, Stream::Wgmma, env);
-        agent.slot = self.slot(rank, first, Stream::Wgmma, env);
-        let epoch = Epoch { agent, clock: group };
-        for range in ranges {
+        for range in &ranges {
             let address = range.start | rank << crate::memory::window::BLOCK_SHIFT;
-            let bytes = range.end - range.start;
-            if self.shared_place(env, warp, at, Space::SharedCta, lane, address, bytes as usize, "wgmma reads").is_none() {
+            let bytes = (range.end - range.start) as usize;
+            if self
+                .shared_place(env, warp, at, Space::SharedCta, lane, address, bytes, "wgmma reads")
+                .is_none()
+            {
                 return false;
             }
-            if env.options.check {
-                let views: Vec<u32> = warp.clock.views().map(|(lanes, _)| lanes & at.lanes).collect();
-                for lanes in views.into_iter().filter(|&lanes| lanes != 0) {
-                    let lane = lanes.trailing_zeros();
-                    self.async_shared(env, warp, at, lane, at.block, range.start, bytes, AccessKind::Read, epoch);
-                }
-            }
+        }
+        if env.options.check {
+            self.check_wgmma_reads(env, warp, at, group, &ranges);
         }
         true
+    }
+
+    /// Holds what a product reads against what the lanes of this warp know. The four warps are one reader, whose first thread stands for
+    /// all.
+    fn check_wgmma_reads(&mut self, env: &Env<'_>, warp: &Warp, at: At, group: u32, ranges: &[Range<u32>]) {
+        let first = warp.index / 4 * 4;
+        let epoch = Epoch { agent: self.stream_agent(at.block, first, 0, Stream::Wgmma, env), clock: group };
+        let issuer = self.agent(at.block, first, 0, env);
+        let mut conflicts = Vec::new();
+        let Some(shadow) = &mut self.blocks[at.block].shadow else { return };
+        for (lanes, know) in warp.clock.views() {
+            if lanes & at.lanes == 0 {
+                continue;
+            }
+            let access = Checked {
+                epoch,
+                issuer,
+                know,
+                pc: at.op,
+                kind: AccessKind::Read,
+                strong: None,
+                proxy: Proxy::Async,
+            };
+            let lane = (lanes & at.lanes).trailing_zeros();
+            shadow.access_ranges(ranges, &access, |conflict| conflicts.push((lane, conflict)));
+        }
+        let blank = ranges
+            .iter()
+            .find_map(|range| shadow.first_uninitialised(range.start as usize..range.end as usize));
+        if let Some(place) = blank {
+            self.uninitialised(
+                env,
+                warp,
+                at,
+                at.lanes.trailing_zeros().min(31),
+                "shared",
+                place as u64,
+                None,
+            );
+        }
+        for (lane, conflict) in conflicts {
+            self.conflict_shared(env, &conflict, at.block, Where::thread(at, warp, lane));
+        }
     }
 
     /// The first `wgmma` needs a `wgmma.fence` before it. Later ones do, too, where registers were written in between; but compilers move
@@ -282,7 +372,14 @@ impl Cluster {
             let lane = at.lanes.trailing_zeros().min(31);
             let message = "is the first wgmma of this warp, and no wgmma.fence comes before it".to_owned();
             let fix = "execute wgmma.fence.sync.aligned between the last write of the accumulator registers and the wgmma";
-            self.report(env, FindingKind::AccumulatorInFlight, Where::thread(at, warp, lane), None, message, Some(fix));
+            self.report(
+                env,
+                FindingKind::AccumulatorInFlight,
+                Where::thread(at, warp, lane),
+                None,
+                message,
+                Some(fix),
+            );
         }
     }
 
@@ -290,7 +387,13 @@ impl Cluster {
         let group = (warp.index / 4) as usize;
         let seat = (warp.index % 4) as usize;
         if group * 4 + 4 > self.blocks[at.block].warps.len() {
-            self.invalid(env, warp, at, 1 << lane, "wgmma needs four warps, and the last warpgroup of the block has fewer");
+            self.invalid(
+                env,
+                warp,
+                at,
+                1 << lane,
+                "wgmma needs four warps, and the last warpgroup of the block has fewer",
+            );
             return;
         }
         let number = warp.wgmma_issued;
@@ -324,7 +427,8 @@ impl Cluster {
             let Some([Some(p0), Some(p1), Some(p2), Some(p3)]) = queue.waiting.pop_front() else { return };
             queue.first += 1;
             let earliest = queue.due;
-            let due = self.start_wgmma(earliest, WgmmaWork { block, warpgroup: group, parts: [p0, p1, p2, p3] });
+            let due =
+                self.start_wgmma(earliest, WgmmaWork { block, warpgroup: group, parts: [p0, p1, p2, p3] });
             self.blocks[block].warpgroups[group].due = due;
         }
     }
@@ -381,10 +485,15 @@ impl Cluster {
 
     /// Reports an op that touches registers of a product that is not known to be complete.
     pub(crate) fn touch_in_flight(&mut self, env: &Env<'_>, warp: &Warp, at: At, function: u32, pc: u32) {
-        if !env.options.check || index(warp.wgmma_ends.len()) + u32::from(warp.wgmma_ends.last() != Some(&warp.wgmma_issued)) <= warp.wgmma_known {
+        if !env.options.check
+            || index(warp.wgmma_ends.len()) + u32::from(warp.wgmma_ends.last() != Some(&warp.wgmma_issued))
+                <= warp.wgmma_known
+        {
             return;
         }
-        let Some(uses) = env.uses.get(function as usize).and_then(|uses| uses.get(pc as usize)) else { return };
+        let Some(uses) = env.uses.get(function as usize).and_then(|uses| uses.get(pc as usize)) else {
+            return;
+        };
         for &(register, write) in uses {
             let (accumulates, reads) =
                 warp.in_flight.get((at.registers + register) as usize).copied().unwrap_or((0, 0));
@@ -395,7 +504,14 @@ impl Cluster {
                     "overwrites a register from which a wgmma may still read A"
                 };
                 let lane = at.lanes.trailing_zeros().min(31);
-                self.report(env, FindingKind::AccumulatorInFlight, Where::thread(at, warp, lane), None, message.to_owned(), None);
+                self.report(
+                    env,
+                    FindingKind::AccumulatorInFlight,
+                    Where::thread(at, warp, lane),
+                    None,
+                    message.to_owned(),
+                    None,
+                );
                 return;
             }
         }
@@ -403,8 +519,14 @@ impl Cluster {
 
     fn setmaxnreg(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, increase: bool, registers: u32) -> Flow {
         let lane = at.lanes.trailing_zeros().min(31);
-        if !(24..=256).contains(&registers) || registers % 8 != 0 {
-            self.invalid(env, warp, at, 1 << lane, &format!("setmaxnreg {registers}: a multiple of 8 from 24 to 256 is needed"));
+        if !(24..=256).contains(&registers) || !registers.is_multiple_of(8) {
+            self.invalid(
+                env,
+                warp,
+                at,
+                1 << lane,
+                &format!("setmaxnreg {registers}: a multiple of 8 from 24 to 256 is needed"),
+            );
             return Flow::Next;
         }
         let start = env.geometry.entry_registers();
@@ -439,7 +561,13 @@ fn weak() -> Strength {
 
 /// The access to a row of a matrix of `ldmatrix`.
 fn row_access(space: Space) -> Access {
-    Access { space, address: Address { base: Src::Imm(0), offset: 0 }, ty: Type::B64, count: 2, strength: weak() }
+    Access {
+        space,
+        address: Address { base: Src::Imm(0), offset: 0 },
+        ty: Type::B64,
+        count: 2,
+        strength: weak(),
+    }
 }
 
 /// The access to a unit of a fragment of `wmma`.

@@ -61,14 +61,31 @@ pub(crate) fn pending_of_state(state: u64) -> u64 {
 
 impl Cluster {
     /// All operations on mbarriers.
-    pub(crate) fn mbarrier(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, op: &Mbarrier, address: Address, space: Space) -> Flow {
+    pub(crate) fn mbarrier(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        op: &Mbarrier,
+        address: Address,
+        space: Space,
+    ) -> Flow {
         let addresses = self.shared_addresses(env, warp, at, address, space);
         let mut done = 0;
         let mut states = [0; 32];
         let mut waiting = None;
         for lane in bits(at.lanes) {
             let address = addresses[lane as usize];
-            let Some((block, offset)) = self.shared_place(env, warp, at, Space::SharedCluster, lane, address, 8, "uses the mbarrier in") else {
+            let Some((block, offset)) = self.shared_place(
+                env,
+                warp,
+                at,
+                Space::SharedCluster,
+                lane,
+                address,
+                8,
+                "uses the mbarrier in",
+            ) else {
                 done |= 1 << lane;
                 continue;
             };
@@ -100,7 +117,14 @@ impl Cluster {
                         }
                         if *no_complete && mbar.pending <= count.cast_signed() {
                             let message = "mbarrier.arrive.noComplete completes the phase".to_owned();
-                            self.report(env, FindingKind::BarrierMisuse, Where::thread(at, warp, lane), None, message, None);
+                            self.report(
+                                env,
+                                FindingKind::BarrierMisuse,
+                                Where::thread(at, warp, lane),
+                                None,
+                                message,
+                                None,
+                            );
                         }
                     }
                     self.arrive(env, warp, at, lane, block, offset, count, *strength);
@@ -123,12 +147,23 @@ impl Cluster {
                 }
                 Mbarrier::Wait { phase, parity, suspend, strength, .. } => {
                     if block != at.block {
-                        let message = "waits on an mbarrier of another block; only the own block's can be waited for".to_owned();
-                        self.report(env, FindingKind::BarrierMisuse, Where::thread(at, warp, lane), None, message, None);
+                        let message =
+                            "waits on an mbarrier of another block; only the own block's can be waited for"
+                                .to_owned();
+                        self.report(
+                            env,
+                            FindingKind::BarrierMisuse,
+                            Where::thread(at, warp, lane),
+                            None,
+                            message,
+                            None,
+                        );
                         continue;
                     }
                     // Who polls needs to be looked at once.
-                    if warp.polls != (block, offset, at.lanes) && !self.live_mbarrier(env, warp, at, lane, block, offset) {
+                    if warp.polls != (block, offset, at.lanes)
+                        && !self.live_mbarrier(env, warp, at, lane, block, offset)
+                    {
                         done |= 1 << lane;
                         continue;
                     }
@@ -179,7 +214,14 @@ impl Cluster {
     }
 
     /// 32-bit addresses in the shared window, whatever space an operand is written in.
-    pub(crate) fn shared_addresses(&self, env: &Env<'_>, warp: &Warp, at: At, address: Address, space: Space) -> [u32; 32] {
+    pub(crate) fn shared_addresses(
+        &self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        address: Address,
+        space: Space,
+    ) -> [u32; 32] {
         let lanes: Lanes = self.addresses(env, warp, at, address, space);
         let base = if space == Space::Generic { window::SHARED } else { 0 };
         lanes.map(|address| {
@@ -189,13 +231,24 @@ impl Cluster {
     }
 
     #[allow(clippy::too_many_arguments, reason = "one operation of a lane")]
-    fn init(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, block: usize, offset: u32, count: u64) {
+    fn init(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        block: usize,
+        offset: u32,
+        count: u64,
+    ) {
         if count == 0 || count > MOST.cast_unsigned() {
-            let message = format!("initialises an mbarrier with a count of {count}; 1 to {MOST} are possible");
+            let message =
+                format!("initialises an mbarrier with a count of {count}; 1 to {MOST} are possible");
             self.report(env, FindingKind::BarrierMisuse, Where::thread(at, warp, lane), None, message, None);
         }
         if self.blocks[block].mbarriers.contains_key(&offset) && self.token_is_there(block, offset) {
-            let message = "initialises an mbarrier that is already one; mbarrier.inval must come first".to_owned();
+            let message =
+                "initialises an mbarrier that is already one; mbarrier.inval must come first".to_owned();
             self.report(env, FindingKind::BarrierMisuse, Where::thread(at, warp, lane), None, message, None);
         }
         if env.options.check {
@@ -231,7 +284,15 @@ impl Cluster {
     }
 
     /// Whether there is a barrier at an offset that a thread may use; reports what is wrong otherwise.
-    pub(crate) fn live_mbarrier(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, block: usize, offset: u32) -> bool {
+    pub(crate) fn live_mbarrier(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        block: usize,
+        offset: u32,
+    ) -> bool {
         let message = match self.blocks[block].mbarriers.get(&offset) {
             None => "uses an mbarrier that has not been initialised".to_owned(),
             Some(_) if !self.token_is_there(block, offset) => {
@@ -239,14 +300,27 @@ impl Cluster {
             }
             Some(mbar) => {
                 if env.options.check && block != at.block && !mbar.fenced {
-                    let message = "uses an mbarrier of another block whose initialisation has not been published".to_owned();
+                    let message =
+                        "uses an mbarrier of another block whose initialisation has not been published"
+                            .to_owned();
                     let second = Some(Where::op(mbar.op, block, mbar.owner));
                     self.report(env, FindingKind::MissingProxyFence, Where::thread(at, warp, lane), second, message,
                         Some("execute fence.mbarrier_init.release.cluster after mbarrier.init and before the cluster barrier"));
                 } else if env.options.check {
                     // Arrivals and waits read the barrier: its initialisation must come before.
                     let strength = Strength { order: Order::Relaxed, scope: Scope::Cluster };
-                    self.check_shared(env, warp, at, lane, block, offset, 8, AccessKind::Atomic, strength, None);
+                    self.check_shared(
+                        env,
+                        warp,
+                        at,
+                        lane,
+                        block,
+                        offset,
+                        8,
+                        AccessKind::Atomic,
+                        strength,
+                        None,
+                    );
                 }
                 return true;
             }
@@ -256,11 +330,23 @@ impl Cluster {
     }
 
     #[allow(clippy::too_many_arguments, reason = "one operation of a lane")]
-    fn expect(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, block: usize, offset: u32, bytes: u64) {
+    fn expect(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        block: usize,
+        offset: u32,
+        bytes: u64,
+    ) {
         let Some(mbar) = self.blocks[block].mbarriers.get_mut(&offset) else { return };
         mbar.bytes += bytes.cast_signed() & i64::from(u32::MAX);
         if mbar.bytes > MOST {
-            let message = format!("expects {} bytes in one phase of an mbarrier; at most {MOST} can be counted", mbar.bytes);
+            let message = format!(
+                "expects {} bytes in one phase of an mbarrier; at most {MOST} can be counted",
+                mbar.bytes
+            );
             self.report(env, FindingKind::WrongExpectTx, Where::thread(at, warp, lane), None, message, None);
         }
     }
@@ -278,7 +364,8 @@ impl Cluster {
         count: u64,
         strength: Strength,
     ) {
-        let know = (env.options.check && strength.order != Order::Relaxed).then(|| warp.clock.release(1 << lane));
+        let know =
+            (env.options.check && strength.order != Order::Relaxed).then(|| warp.clock.release(1 << lane));
         let foreign = block != at.block;
         let Some(mbar) = self.blocks[block].mbarriers.get_mut(&offset) else { return };
         mbar.pending -= count.cast_signed();
@@ -292,7 +379,14 @@ impl Cluster {
             );
             let second = Some(Where::op(mbar.op, block, mbar.owner));
             mbar.pending = 0;
-            self.report(env, FindingKind::BarrierMisuse, Where::thread(at, warp, lane), second, message, None);
+            self.report(
+                env,
+                FindingKind::BarrierMisuse,
+                Where::thread(at, warp, lane),
+                second,
+                message,
+                None,
+            );
         }
         let _ = foreign;
         self.settle(block, offset);
@@ -335,12 +429,21 @@ impl Cluster {
     /// The stamp of data that a copy brings for the phase that is running, and that phase.
     pub(crate) fn stamp(&self, block: usize, offset: u32) -> Option<(Epoch, u32)> {
         let mbar = self.blocks[block].mbarriers.get(&offset)?;
-        let agent = Agent { cluster: self.id, slot: mbar.slot, block: rank_of(self.blocks[block].rank), lane: 0 };
+        let agent =
+            Agent { cluster: self.id, slot: mbar.slot, block: rank_of(self.blocks[block].rank), lane: 0 };
         Some((Epoch { agent, clock: mbar.phase + 1 }, mbar.phase))
     }
 
     /// Bytes of a copy that has been issued in phase `phase` have come.
-    pub(crate) fn complete_bytes(&mut self, env: &Env<'_>, block: usize, offset: u32, phase: u32, bytes: u64, from: Where) {
+    pub(crate) fn complete_bytes(
+        &mut self,
+        env: &Env<'_>,
+        block: usize,
+        offset: u32,
+        phase: u32,
+        bytes: u64,
+        from: Where,
+    ) {
         let Some(mbar) = self.blocks[block].mbarriers.get_mut(&offset) else {
             let message = "a copy completes on an mbarrier that does not exist any more".to_owned();
             self.report(env, FindingKind::BarrierMisuse, from, None, message, None);
@@ -356,7 +459,8 @@ impl Cluster {
         let Some(mbar) = self.blocks[block].mbarriers.get_mut(&offset) else { return };
         mbar.bytes -= bytes.cast_signed();
         if mbar.bytes < 0 && mbar.pending == 0 {
-            let message = format!("{} more bytes are copied than expect_tx announced for this phase", -mbar.bytes);
+            let message =
+                format!("{} more bytes are copied than expect_tx announced for this phase", -mbar.bytes);
             mbar.bytes = 0;
             self.report(env, FindingKind::WrongExpectTx, from, second, message, None);
         } else if mbar.bytes < -MOST {
@@ -387,8 +491,10 @@ impl Cluster {
             let function = &env.program.functions[frame.function as usize];
             let (registers, predicates, lanes) = (frame.registers, frame.predicates, state.paths[path].lanes);
             let at = At { block, path, lanes, op: 0, registers, predicates, frame: 0 };
-            if let Some(crate::program::Op { kind: crate::program::Kind::Mbarrier { op: Mbarrier::Wait { done, .. }, .. }, .. }) =
-                function.code.get(state.paths[path].pc as usize)
+            if let Some(crate::program::Op {
+                kind: crate::program::Kind::Mbarrier { op: Mbarrier::Wait { done, .. }, .. },
+                ..
+            }) = function.code.get(state.paths[path].pc as usize)
             {
                 set_predicate(state, at, Some(*done), 0);
             }

@@ -20,7 +20,15 @@ const LONGEST: usize = 1 << 14;
 
 impl Cluster {
     /// A call of `vprintf`, lane by lane.
-    pub(crate) fn print(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, format: u32, arguments: u32, result: Option<u32>) {
+    pub(crate) fn print(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        format: u32,
+        arguments: u32,
+        result: Option<u32>,
+    ) {
         for lane in bits(at.lanes) {
             let mut word = [0; 8];
             self.read_local(warp, lane, at.frame + format, &mut word);
@@ -33,7 +41,11 @@ impl Cluster {
                 let value = self.bytes_at(env, warp, lane, next, bytes);
                 next += bytes as u64;
                 count += 1;
-                if string { Argument::Text(self.text_at(env, warp, lane, value)) } else { Argument::Bits(value) }
+                if string {
+                    Argument::Text(self.text_at(env, warp, lane, value))
+                } else {
+                    Argument::Bits(value)
+                }
             });
             self.output.push_str(&text);
             if let Some(result) = result {
@@ -48,13 +60,19 @@ impl Cluster {
         let lane = at.lanes.trailing_zeros().min(31);
         let mut word = [0; 8];
         let mut texts = Vec::new();
-        for &offset in [offsets[0], offsets[1], offsets[3]].iter() {
+        for offset in [offsets[0], offsets[1], offsets[3]] {
             self.read_local(warp, lane, at.frame + offset, &mut word);
             texts.push(self.text_at(env, warp, lane, u64::from_le_bytes(word)));
         }
         let mut line = [0; 4];
         self.read_local(warp, lane, at.frame + offsets[2], &mut line);
-        let message = format!("{}:{}: {}: assertion `{}` failed", texts[1], u32::from_le_bytes(line), texts[2], texts[0]);
+        let message = format!(
+            "{}:{}: {}: assertion `{}` failed",
+            texts[1],
+            u32::from_le_bytes(line),
+            texts[2],
+            texts[0]
+        );
         self.report(env, FindingKind::AssertFailed, Where::thread(at, warp, lane), None, message, None);
     }
 
@@ -109,7 +127,11 @@ fn expand(format: &str, mut next: impl FnMut(usize, bool) -> Argument) -> String
         let spec = &rest[..end];
         let kind = rest.as_bytes()[end];
         rest = &rest[end + 1..];
-        let long = spec.contains("ll") || spec.contains('l') || spec.contains('j') || spec.contains('z') || spec.contains('t');
+        let long = spec.contains("ll")
+            || spec.contains('l')
+            || spec.contains('j')
+            || spec.contains('z')
+            || spec.contains('t');
         let mut flags: String = spec.chars().filter(|c| !"hlLjzt".contains(*c)).collect();
         while let Some(star) = flags.find('*') {
             let Argument::Bits(value) = next(4, false) else { break };
@@ -211,7 +233,9 @@ fn integer(out: &mut String, flags: &str, kind: u8, value: u64, long: bool) {
         _ => ("", value.to_string()),
     };
     let digits = match precision(flags) {
-        Some(least) if digits.len() < least.min(4096) => format!("{}{digits}", "0".repeat(least.min(4096) - digits.len())),
+        Some(least) if digits.len() < least.min(4096) => {
+            format!("{}{digits}", "0".repeat(least.min(4096) - digits.len()))
+        }
         _ => digits,
     };
     pad(out, flags, sign, &digits, true);
@@ -255,7 +279,11 @@ fn general(value: f64, digits: usize, keep: bool) -> String {
     let power: i32 = scientific.split_once('e').and_then(|(_, power)| power.parse().ok()).unwrap_or(0);
     let most = i32::try_from(digits).unwrap_or(i32::MAX);
     let trim = |text: &str| -> String {
-        if keep || !text.contains('.') { text.to_owned() } else { text.trim_end_matches('0').trim_end_matches('.').to_owned() }
+        if keep || !text.contains('.') {
+            text.to_owned()
+        } else {
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
     };
     if power < -4 || power >= most {
         match scientific.split_once('e') {
@@ -302,7 +330,11 @@ pub(crate) fn typed(ty: &str, registers: &[u64]) -> String {
             _ => bits.to_string(),
         }
     };
-    if count == 1 { show(part(0)) } else { format!("[{}]", (0..count).map(|i| show(part(i))).collect::<Vec<_>>().join(", ")) }
+    if count == 1 {
+        show(part(0))
+    } else {
+        format!("[{}]", (0..count).map(|i| show(part(i))).collect::<Vec<_>>().join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -323,7 +355,13 @@ mod tests {
         assert_eq!(print("%d %5d|%-5d|%05d %+d", &[minus, 42, 42, 42, 42]), "-7    42|42   |00042 +42");
         assert_eq!(print("%u %x %#X %lld %%", &[minus, 255, 255, u64::MAX]), "4294967289 ff 0XFF -1 %");
         let float = |value: f64| value.to_bits();
-        assert_eq!(print("%f %.2f %8.3f|%e %g %g", &[float(1.5), float(2.345), float(-3.0), float(1500.0), float(1e10), float(0.5)]), "1.500000 2.35   -3.000|1.500000e+03 1e+10 0.5");
+        assert_eq!(
+            print(
+                "%f %.2f %8.3f|%e %g %g",
+                &[float(1.5), float(2.345), float(-3.0), float(1500.0), float(1e10), float(0.5)]
+            ),
+            "1.500000 2.35   -3.000|1.500000e+03 1e+10 0.5"
+        );
         assert_eq!(print("%s and %c %p", &[3, 65, 4096]), "<3> and A 0x1000");
         assert_eq!(print("100%", &[]), "100%");
         assert_eq!(print("%*d", &[6, 12]), "    12");

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::check::{
-    Agent, Conflict, Finding, FindingKind, Hazard, Key, Place, Proxy, Source, likely_fix,
-};
+use crate::check::{Agent, Conflict, Finding, FindingKind, Hazard, Key, Place, Proxy, Source, likely_fix};
 use crate::memory::window;
 use crate::program::{Kind, TraceNote};
 use tilewright_ptx::NoteKind;
@@ -47,7 +45,9 @@ impl Spot {
     /// In words.
     fn text(&self) -> String {
         match (&self.buffer, self.offset, self.address) {
-            (Some(buffer), Some(offset), _) => format!("{} memory `{buffer}`+{offset}", self.space.unwrap_or("")),
+            (Some(buffer), Some(offset), _) => {
+                format!("{} memory `{buffer}`+{offset}", self.space.unwrap_or(""))
+            }
             (_, _, Some(address)) => format!("{} memory at {address:#x}", self.space.unwrap_or("")),
             _ => "memory".to_owned(),
         }
@@ -83,20 +83,27 @@ impl Cluster {
         fix: Option<&str>,
         spot: Spot,
     ) {
-        let first_place = self.place(env, first);
-        let second_place = second.map(|second| self.place(env, second));
-        let mut finding = Finding::new(kind, sentence(&first_place, message), first_place);
-        finding.second = second_place;
-        finding.seed = env.options.seed;
-        finding.address = spot.address;
-        finding.space = spot.space.map(str::to_owned);
-        finding.buffer = spot.buffer;
-        finding.offset = spot.offset;
-        if let Some(fix) = fix {
-            finding.fix = fix.to_owned();
-        }
+        let line = |at: Where| {
+            let (function, pc) = env.op_at(at.op);
+            function.lines.get(pc).copied().unwrap_or(0)
+        };
         let key = self.next_key(env);
-        self.findings.push(key, finding);
+        let blocks = &self.blocks;
+        self.findings.record(key, kind, line(first), second.map(line), || {
+            let place = |at: Where| place(env, blocks[at.block].id, at.op, at.thread);
+            let first = place(first);
+            let mut finding = Finding::new(kind, sentence(&first, message), first);
+            finding.second = second.map(place);
+            finding.seed = env.options.seed;
+            finding.address = spot.address;
+            finding.space = spot.space.map(str::to_owned);
+            finding.buffer = spot.buffer;
+            finding.offset = spot.offset;
+            if let Some(fix) = fix {
+                finding.fix = fix.to_owned();
+            }
+            finding
+        });
     }
 
     fn next_key(&mut self, env: &Env<'_>) -> Key {
@@ -166,28 +173,66 @@ impl Cluster {
 
     /// An address that is not a multiple of the size of its access.
     #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
-    pub(crate) fn check_alignment(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, address: u64, bytes: usize, space: &'static str) {
+    pub(crate) fn check_alignment(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        address: u64,
+        bytes: usize,
+        space: &'static str,
+    ) {
         let unit = bytes.next_power_of_two().min(32) as u64;
-        if address % unit != 0 {
+        if !address.is_multiple_of(unit) {
             self.check_unit(env, warp, at, lane, address, unit, space);
         }
     }
 
     /// An address that is not a multiple of some unit.
     #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
-    pub(crate) fn check_unit(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, address: u64, unit: u64, space: &'static str) {
-        if address % unit == 0 {
+    pub(crate) fn check_unit(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        address: u64,
+        unit: u64,
+        space: &'static str,
+    ) {
+        if address.is_multiple_of(unit) {
             return;
         }
         let message = format!("{space} address {address:#x} is not a multiple of {unit}");
         let spot = Spot { address: Some(address), space: Some(space), ..Spot::default() };
-        self.report_at(env, FindingKind::Misaligned, Where::thread(at, warp, lane), None, message, None, spot);
+        self.report_at(
+            env,
+            FindingKind::Misaligned,
+            Where::thread(at, warp, lane),
+            None,
+            message,
+            None,
+            spot,
+        );
     }
 
     /// An access outside of all buffers.
     #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
-    pub(crate) fn out_of_bounds_global(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, address: u64, bytes: usize, action: &str) {
-        let near = env.memory.nearest(address).filter(|near| address - near.address < (near.bytes.len() as u64).saturating_add(1 << 20));
+    pub(crate) fn out_of_bounds_global(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        address: u64,
+        bytes: usize,
+        action: &str,
+    ) {
+        let near = env
+            .memory
+            .nearest(address)
+            .filter(|near| address - near.address < (near.bytes.len() as u64).saturating_add(1 << 20));
         let message = match near {
             Some(near) if near.constant && (address - near.address) < near.bytes.len() as u64 => {
                 format!("{action} {bytes} bytes of `{}`, which is constant memory", near.name)
@@ -198,7 +243,9 @@ impl Cluster {
                 near.name,
                 near.bytes.len()
             ),
-            None if address < 1 << 20 => format!("{action} {bytes} bytes at address {address:#x}, a null pointer or close to one"),
+            None if address < 1 << 20 => {
+                format!("{action} {bytes} bytes at address {address:#x}, a null pointer or close to one")
+            }
             None => format!("{action} {bytes} bytes at address {address:#x}, which belongs to no buffer"),
         };
         let spot = Spot {
@@ -207,17 +254,36 @@ impl Cluster {
             buffer: near.map(|near| near.name.clone()),
             offset: near.map(|near| address - near.address),
         };
-        self.report_at(env, FindingKind::OutOfBounds, Where::thread(at, warp, lane), None, message, None, spot);
+        self.report_at(
+            env,
+            FindingKind::OutOfBounds,
+            Where::thread(at, warp, lane),
+            None,
+            message,
+            None,
+            spot,
+        );
     }
 
     /// An access outside of all variables in shared memory.
     #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
-    pub(crate) fn out_of_bounds_shared(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, address: u32, bytes: usize, action: &str) {
+    pub(crate) fn out_of_bounds_shared(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        address: u32,
+        bytes: usize,
+        action: &str,
+    ) {
         let (rank, offset) = (address >> window::BLOCK_SHIFT, address & ((1 << window::BLOCK_SHIFT) - 1));
         let near = env.shared.nearest(offset);
         let message = match near {
             _ if rank as usize >= self.blocks.len() || rank != self.blocks[at.block].rank => {
-                format!("{action} {bytes} bytes at shared address {address:#x}, which is not in the shared memory of the block")
+                format!(
+                    "{action} {bytes} bytes at shared address {address:#x}, which is not in the shared memory of the block"
+                )
             }
             Some(near) => format!(
                 "{action} {bytes} bytes at offset {} of shared `{}`, which has {}",
@@ -233,19 +299,54 @@ impl Cluster {
             buffer: near.map(|near| near.name.clone()),
             offset: near.map(|near| u64::from(offset - near.start)),
         };
-        self.report_at(env, FindingKind::OutOfBounds, Where::thread(at, warp, lane), None, message, None, spot);
+        self.report_at(
+            env,
+            FindingKind::OutOfBounds,
+            Where::thread(at, warp, lane),
+            None,
+            message,
+            None,
+            spot,
+        );
     }
 
     /// An access outside of a thread's frame.
-    pub(crate) fn out_of_bounds_local(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, offset: u64, bytes: usize) {
-        let message = format!("touches {bytes} bytes at local address {offset:#x}, outside of the variables of the function");
+    pub(crate) fn out_of_bounds_local(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        offset: u64,
+        bytes: usize,
+    ) {
+        let message = format!(
+            "touches {bytes} bytes at local address {offset:#x}, outside of the variables of the function"
+        );
         let spot = Spot { address: Some(offset), space: Some("local"), ..Spot::default() };
-        self.report_at(env, FindingKind::OutOfBounds, Where::thread(at, warp, lane), None, message, None, spot);
+        self.report_at(
+            env,
+            FindingKind::OutOfBounds,
+            Where::thread(at, warp, lane),
+            None,
+            message,
+            None,
+            spot,
+        );
     }
 
     /// A read of bytes that nobody has written.
     #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
-    pub(crate) fn uninitialised(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, space: &'static str, address: u64, found: Option<usize>) {
+    pub(crate) fn uninitialised(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        space: &'static str,
+        address: u64,
+        found: Option<usize>,
+    ) {
         let (buffer, offset) = match space {
             "global" => {
                 let buffer = found.map(|found| env.memory.get(found));
@@ -254,13 +355,24 @@ impl Cluster {
             "shared" => {
                 let offset = u32::try_from(address).unwrap_or(0);
                 let region = env.shared.find(offset, 1);
-                (region.map(|region| region.name.clone()), region.map(|region| u64::from(offset - region.start)))
+                (
+                    region.map(|region| region.name.clone()),
+                    region.map(|region| u64::from(offset - region.start)),
+                )
             }
             _ => (None, None),
         };
         let spot = Spot { address: Some(address), space: Some(space), buffer, offset };
         let message = format!("reads {}, which nobody has written", spot.text());
-        self.report_at(env, FindingKind::UninitialisedRead, Where::thread(at, warp, lane), None, message, None, spot);
+        self.report_at(
+            env,
+            FindingKind::UninitialisedRead,
+            Where::thread(at, warp, lane),
+            None,
+            message,
+            None,
+            spot,
+        );
     }
 
     /// Operand values that the instruction does not allow.
@@ -270,14 +382,31 @@ impl Cluster {
     }
 
     /// A thread touches the shared memory of a block that has exited.
-    pub(crate) fn peer_gone(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, rank: usize, action: &str) {
+    pub(crate) fn peer_gone(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        rank: usize,
+        action: &str,
+    ) {
         let message = format!("{action} shared memory of block {rank} of the cluster, which has exited");
         self.report(env, FindingKind::PeerNotRunning, Where::thread(at, warp, lane), None, message, None);
     }
 
     /// A thread touches the shared memory of a block that may not have started.
-    pub(crate) fn peer_not_started(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, rank: usize, action: &str) {
-        let message = format!("{action} shared memory of block {rank} of the cluster, which may not have started yet");
+    pub(crate) fn peer_not_started(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        rank: usize,
+        action: &str,
+    ) {
+        let message =
+            format!("{action} shared memory of block {rank} of the cluster, which may not have started yet");
         self.report(env, FindingKind::PeerNotRunning, Where::thread(at, warp, lane), None, message, None);
     }
 
@@ -291,7 +420,11 @@ impl Cluster {
             state.live & !stands.lanes
         );
         let first = waiting_at(env, block, state, stands);
-        let second = state.paths.iter().find(|other| other.lanes & stands.lanes == 0).map(|other| waiting_at(env, block, state, other));
+        let second = state
+            .paths
+            .iter()
+            .find(|other| other.lanes & stands.lanes == 0)
+            .map(|other| waiting_at(env, block, state, other));
         self.report(env, FindingKind::DivergentAligned, first, second, message, None);
     }
 
@@ -317,7 +450,12 @@ impl Cluster {
                 for path in &warp.paths {
                     let at = waiting_at(env, b, warp, path);
                     let line = env.op_at(at.op).0.lines.get(env.op_at(at.op).1).copied().unwrap_or(0);
-                    let text = format!("warp {} of block {:?} waits {} (line {line})", warp.index, block.id, self.reason(block, path));
+                    let text = format!(
+                        "warp {} of block {:?} waits {} (line {line})",
+                        warp.index,
+                        block.id,
+                        self.reason(block, path)
+                    );
                     if !lines.contains(&text) {
                         lines.push(text);
                     }
@@ -347,9 +485,20 @@ impl Cluster {
         }
         found.sort_unstable();
         for (block, offset, bytes, op) in found {
-            let name = env.shared.find(offset, 8).map_or_else(String::new, |region| format!(" in `{}`+{}", region.name, offset - region.start));
-            let message = format!("the mbarrier{name} expects {bytes} more bytes, but no copy is under way: expect_tx announced too many");
-            self.report(env, FindingKind::WrongExpectTx, Where { op, block, thread: None }, None, message, None);
+            let name = env.shared.find(offset, 8).map_or_else(String::new, |region| {
+                format!(" in `{}`+{}", region.name, offset - region.start)
+            });
+            let message = format!(
+                "the mbarrier{name} expects {bytes} more bytes, but no copy is under way: expect_tx announced too many"
+            );
+            self.report(
+                env,
+                FindingKind::WrongExpectTx,
+                Where { op, block, thread: None },
+                None,
+                message,
+                None,
+            );
         }
     }
 
@@ -362,13 +511,17 @@ impl Cluster {
             }
             Wait::Cluster { .. } => {
                 let live: u32 = self.blocks.iter().map(|block| block.live_threads).sum();
-                format!("at the cluster barrier, where {} of {live} threads have arrived", self.barrier.arrived)
+                format!(
+                    "at the cluster barrier, where {} of {live} threads have arrived",
+                    self.barrier.arrived
+                )
             }
             Wait::Converge { lanes, .. } | Wait::WarpSync { lanes } => {
                 format!("for the lanes {:#010x} of its warp", lanes & !path.lanes)
             }
             Wait::Registers => "for registers that other warps hold (setmaxnreg)".to_owned(),
-            Wait::Mbarrier { block: rank, offset } => match self.blocks[*rank as usize].mbarriers.get(offset) {
+            Wait::Mbarrier { block: rank, offset } => match self.blocks[*rank as usize].mbarriers.get(offset)
+            {
                 Some(mbar) => format!(
                     "on the mbarrier at shared {offset:#x}, phase {} (parity {}): {} arrivals and {} bytes are missing",
                     mbar.phase,
@@ -395,11 +548,19 @@ impl Cluster {
                     Some(op) => {
                         let (function, pc) = env.op_at(op);
                         first.get_or_insert(Where { op, block: b, thread: None });
-                        format!("warp {} of block {:?} polls in line {}", warp.index, block.id, function.lines[pc])
+                        format!(
+                            "warp {} of block {:?} polls in line {}",
+                            warp.index, block.id, function.lines[pc]
+                        )
                     }
                     None => {
                         let Some(path) = warp.paths.first() else { continue };
-                        format!("warp {} of block {:?} waits {}", warp.index, block.id, self.reason(block, path))
+                        format!(
+                            "warp {} of block {:?} waits {}",
+                            warp.index,
+                            block.id,
+                            self.reason(block, path)
+                        )
                     }
                 };
                 lines.push(text);
@@ -424,9 +585,23 @@ impl Cluster {
             Some(note) if note.note.kind == NoteKind::Assert => {
                 let message = self.rendered(warp, at, note, lane);
                 let message = if message.is_empty() { "assertion of the kernel".to_owned() } else { message };
-                self.report(env, FindingKind::AssertFailed, Where::thread(at, warp, lane), None, message, None);
+                self.report(
+                    env,
+                    FindingKind::AssertFailed,
+                    Where::thread(at, warp, lane),
+                    None,
+                    message,
+                    None,
+                );
             }
-            _ => self.report(env, FindingKind::Trap, Where::thread(at, warp, lane), None, "executes trap".to_owned(), None),
+            _ => self.report(
+                env,
+                FindingKind::Trap,
+                Where::thread(at, warp, lane),
+                None,
+                "executes trap".to_owned(),
+                None,
+            ),
         }
     }
 
@@ -477,8 +652,16 @@ impl Cluster {
             self.report(env, FindingKind::OverwrittenWhileRead, at, None, message, Some(fix));
         }
         // Whoever visits from elsewhere must be done before the last thread goes.
-        if self.blocks[block].live_threads == stands.lanes.count_ones() && !self.blocks[block].visitors.is_empty() {
-            let known = |epoch| warp.clock.views().any(|(_, know)| know.knows(epoch)) || self.blocks[block].warps.iter().any(|other| other.clock.views().any(|(_, know)| know.knows(epoch)));
+        if self.blocks[block].live_threads == stands.lanes.count_ones()
+            && !self.blocks[block].visitors.is_empty()
+        {
+            let known = |epoch| {
+                warp.clock.views().any(|(_, know)| know.knows(epoch))
+                    || self.blocks[block]
+                        .warps
+                        .iter()
+                        .any(|other| other.clock.views().any(|(_, know)| know.knows(epoch)))
+            };
             let unknown = self.blocks[block].visitors.iter().find(|(epoch, _)| !known(*epoch)).copied();
             if let Some((epoch, op)) = unknown {
                 let at = waiting_at(env, block, warp, stands);
@@ -559,7 +742,13 @@ fn proxy_of(env: &Env<'_>, op: u32) -> Proxy {
 /// A sentence whose subject is the thread of a place.
 fn sentence(place: &Place, message: String) -> String {
     match place.thread {
-        Some([x, y, z]) if message.starts_with(|c: char| c.is_ascii_lowercase()) && !message.starts_with("the ") && !message.starts_with("nobody") && !message.starts_with("everybody") && !message.starts_with("lanes ") => {
+        Some([x, y, z])
+            if message.starts_with(|c: char| c.is_ascii_lowercase())
+                && !message.starts_with("the ")
+                && !message.starts_with("nobody")
+                && !message.starts_with("everybody")
+                && !message.starts_with("lanes ") =>
+        {
             let [bx, by, bz] = place.block;
             format!("thread ({x},{y},{z}) of block ({bx},{by},{bz}): {message}")
         }

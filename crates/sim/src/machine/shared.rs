@@ -46,9 +46,9 @@ impl SharedMap {
     /// The variable that holds `len` bytes from an offset on.
     #[inline]
     pub(crate) fn find(&self, offset: u32, len: u32) -> Option<&Region> {
-        self.regions.iter().find(|region| {
-            offset >= region.start && offset < region.end && len <= region.end - offset
-        })
+        self.regions
+            .iter()
+            .find(|region| offset >= region.start && offset < region.end && len <= region.end - offset)
     }
 
     /// The variable nearest below an offset, for messages.

@@ -89,7 +89,8 @@ impl Addresses {
             Addresses::Ranges(ranges) => ranges.iter().fold(0, |parts, &(address, bytes)| {
                 let last = address + u64::from(bytes.max(1)) - 1;
                 let pages = (last >> PART_SHIFT) - (address >> PART_SHIFT) + 1;
-                (0..pages.min(PARTS as u64)).fold(parts, |parts, page| parts | 1 << part_of(address + (page << PART_SHIFT)))
+                (0..pages.min(PARTS as u64))
+                    .fold(parts, |parts, page| parts | 1 << part_of(address + (page << PART_SHIFT)))
             }),
             _ => bits(lanes).fold(0, |parts, lane| parts | 1 << part_of(self.of(lane))),
         }
@@ -175,7 +176,14 @@ impl Cluster {
     }
 
     /// A strong load has read: what it learns.
-    pub(crate) fn observe(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, access: &Access, addresses: &Lanes) {
+    pub(crate) fn observe(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        access: &Access,
+        addresses: &Lanes,
+    ) {
         if !env.options.check {
             return;
         }
@@ -203,7 +211,14 @@ impl Cluster {
     }
 
     /// A strong store has written: what it releases.
-    pub(crate) fn publish(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, access: &Access, addresses: &Lanes) {
+    pub(crate) fn publish(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        access: &Access,
+        addresses: &Lanes,
+    ) {
         self.progress += 1;
         if !env.options.check {
             return;
@@ -226,7 +241,15 @@ impl Cluster {
     }
 
     /// An atomic of a lane: acquires, then releases on top of what was attached.
-    pub(crate) fn exchange(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, lane: u32, place: Place, strength: Strength) {
+    pub(crate) fn exchange(
+        &mut self,
+        env: &Env<'_>,
+        warp: &mut Warp,
+        at: At,
+        lane: u32,
+        place: Place,
+        strength: Strength,
+    ) {
         if !env.options.check {
             return;
         }

@@ -166,7 +166,15 @@ pub(crate) struct Warp {
 
 impl Warp {
     /// A warp at the start of a kernel.
-    pub(crate) fn new(index: u32, lanes: u32, clock: WarpClock, function: u32, registers: u32, predicates: u32, frame: u32) -> Warp {
+    pub(crate) fn new(
+        index: u32,
+        lanes: u32,
+        clock: WarpClock,
+        function: u32,
+        registers: u32,
+        predicates: u32,
+        frame: u32,
+    ) -> Warp {
         let first = Frame { function, registers: 0, predicates: 0, local: 0, top: frame, back: 0 };
         Warp {
             index,

@@ -29,7 +29,9 @@ pub(crate) struct Allocation {
 impl Allocation {
     /// Whether `len` bytes from `offset` on have all been written.
     pub(crate) fn is_written(&self, offset: usize, len: usize) -> bool {
-        self.written.as_ref().is_none_or(|bits| (offset..offset + len).all(|i| bits[i / 64] >> (i % 64) & 1 == 1))
+        self.written
+            .as_ref()
+            .is_none_or(|bits| (offset..offset + len).all(|i| bits[i / 64] >> (i % 64) & 1 == 1))
     }
 
     /// Notes that `len` bytes from `offset` on have been written.
@@ -76,7 +78,8 @@ impl GlobalMemory {
 
     /// Takes the bytes of the allocation that starts at an address, which stays where it is, so that the others keep their numbers.
     pub(crate) fn empty(&mut self, address: u64) {
-        if let Some(allocation) = self.allocations.iter_mut().find(|allocation| allocation.address == address) {
+        if let Some(allocation) = self.allocations.iter_mut().find(|allocation| allocation.address == address)
+        {
             allocation.bytes = Vec::new();
             allocation.written = None;
             allocation.name.push_str(" (freed)");
@@ -93,7 +96,8 @@ impl GlobalMemory {
         if self.allocations.get(hint).is_some_and(inside) {
             return Some(hint);
         }
-        let at = self.allocations.partition_point(|allocation| allocation.address <= address).checked_sub(1)?;
+        let at =
+            self.allocations.partition_point(|allocation| allocation.address <= address).checked_sub(1)?;
         inside(&self.allocations[at]).then_some(at)
     }
 

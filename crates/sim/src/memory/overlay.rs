@@ -52,9 +52,8 @@ impl Overlay {
             written |= all;
             if !written {
                 // Some bytes may come from the cluster, others from before.
-                written = (0..out.len()).all(|i| {
-                    allocation.is_written(offset + i, 1) || self.is_dirty(address + i as u64)
-                });
+                written = (0..out.len())
+                    .all(|i| allocation.is_written(offset + i, 1) || self.is_dirty(address + i as u64));
             }
         }
         written
@@ -131,7 +130,8 @@ impl Overlay {
             }
             for (word, &dirty) in page.dirty.iter().enumerate() {
                 if dirty == u64::MAX {
-                    let offset = usize_of((number * PAGE as u64).wrapping_sub(allocation.address)) + word * 64;
+                    let offset =
+                        usize_of((number * PAGE as u64).wrapping_sub(allocation.address)) + word * 64;
                     let new = &page.bytes[word * 64..word * 64 + 64];
                     changed |= allocation.bytes[offset..offset + 64] != *new;
                     allocation.bytes[offset..offset + 64].copy_from_slice(new);
@@ -142,7 +142,8 @@ impl Overlay {
                 while rest != 0 {
                     let slot = word * 64 + rest.trailing_zeros() as usize;
                     rest &= rest - 1;
-                    let offset = usize_of((number * PAGE as u64 + slot as u64).wrapping_sub(allocation.address));
+                    let offset =
+                        usize_of((number * PAGE as u64 + slot as u64).wrapping_sub(allocation.address));
                     changed |= allocation.bytes[offset] != page.bytes[slot];
                     allocation.bytes[offset] = page.bytes[slot];
                     allocation.mark_written(offset, 1);

@@ -209,7 +209,11 @@ impl TensorMap {
             .ok_or_else(|| wrong("element type", element, "a type of 1, 2, 4 or 8 bytes"))?;
         let mut extents = [1; RANKS];
         if tile.len() != dims.len() || dims.len() > RANKS {
-            return Err(wrong("box rank", tile.len(), format!("the rank of the tensor, {}, at most 5", dims.len())));
+            return Err(wrong(
+                "box rank",
+                tile.len(),
+                format!("the rank of the tensor, {}, at most 5", dims.len()),
+            ));
         }
         extents[..tile.len()].copy_from_slice(tile);
         TensorMap::new(&Spec {
@@ -264,7 +268,7 @@ impl TensorMap {
     pub fn fill_bits(&self) -> u64 {
         match self.fill {
             OobFill::Zeros => 0,
-            OobFill::Nan => 0x7ff7_7ff7_7ff7_7ff7,
+            OobFill::Nan => 0x7ff7_7ff7_7ff7_7ff7 >> (64 - 8 * self.data_type.bytes()),
         }
     }
 
@@ -290,6 +294,32 @@ impl TensorMap {
             .ok()
             .filter(|bytes| *bytes <= 1 << 24)
             .ok_or_else(|| wrong("box", format!("of {bytes} bytes"), "one that fits in shared memory"))
+    }
+
+    /// Bytes of shared memory that a copy reaches over. With a swizzle, every row (or pixel) begins at a multiple of the swizzle's span, as
+    /// measured on an H200; what lies between narrower rows is left alone.
+    pub fn shared_bytes(&self) -> Result<u32> {
+        let bytes = self.box_bytes()?;
+        let row = self.row_bytes().max(1);
+        Ok(bytes / row * self.pitch().max(row))
+    }
+
+    fn row_bytes(&self) -> u32 {
+        let elements = match self.access {
+            Access::Tile { .. } => self.counts()[0],
+            Access::Im2col { channels, .. } => channels,
+        };
+        elements * self.data_type.bytes()
+    }
+
+    /// Bytes from one row in shared memory to the next.
+    fn pitch(&self) -> u32 {
+        match self.swizzle {
+            SwizzleMode::None => self.row_bytes(),
+            SwizzleMode::B32 => 32,
+            SwizzleMode::B64 => 64,
+            SwizzleMode::B128 => 128,
+        }
     }
 
     /// Elements of a box in each dimension that are copied.
@@ -359,7 +389,8 @@ impl TensorMap {
         if !shared.is_multiple_of(BOX_ALIGNMENT) {
             return Err(wrong("a box in shared memory at", format!("{shared:#x}"), "a multiple of 128"));
         }
-        if shared.checked_add(bytes).is_none() {
+        let reach = self.shared_bytes()?;
+        if shared.checked_add(reach).is_none() {
             return Err(wrong("a box in shared memory at", format!("{shared:#x}"), "an address below 2^32"));
         }
         Ok(bytes)
@@ -385,6 +416,7 @@ impl TensorMap {
             }
             position[0] = coordinates[0].into();
             self.row(&position, counts[0], &mut runs);
+            runs.next += self.pitch().saturating_sub(self.row_bytes());
             for dimension in 1..self.rank {
                 index[dimension] += 1;
                 if index[dimension] < counts[dimension] {
@@ -423,6 +455,7 @@ impl TensorMap {
                 position[dimension + 1] += i64::from(offsets[dimension]);
             }
             self.row(&position, channels, &mut runs);
+            runs.next += self.pitch().saturating_sub(self.row_bytes());
             let mut carry = true;
             for dimension in 0..spatial {
                 let at = &mut base[dimension + 1];

@@ -103,14 +103,15 @@ class Module:
         grid = launch.get("grid", [1, 1, 1])
         threads = block[0] * block[1] * block[2] * grid[0] * grid[1] * grid[2]
         args = [{"out": 4 * threads * self.kernels[entry].words} if a == "out" else a for a in args]
-        case = {"name": f"{self.name}/{name}", "module": self.name, "entry": entry, "grid": grid, "block": block}
-        if "cluster" in launch:
-            case["cluster"] = launch["cluster"]
+        # What is left out is 1, or 32 threads, or 0.
+        case = {"name": f"{self.name}/{name}", "entry": entry}
+        for field in ("grid", "block", "cluster", "shared"):
+            if launch.get(field):
+                case[field] = launch[field]
         if "counters" in launch:
             case["counters"] = True
         if launch.get("undefined"):
             case["undefined"] = True
-        case["shared"] = launch.get("shared", 0)
         case["args"] = args
         self.cases.append(case)
 

@@ -6,8 +6,10 @@ def make():
     m = Module("banks")
 
     def pattern(k):
+        """The place of a lane; -1 if it takes no part."""
         r, at = k.new("r"), k.new("rd")
         k(f"mov.u32 {r}, %tid.x;\nmul.wide.u32 {at}, {r}, 4;\nadd.s64 {at}, {at}, %table;\nld.global.b32 {r}, [{at}];")
+        k(f".reg .pred %on;\nsetp.ne.u32 %on, {r}, -1;")
         return r
 
     for size, vector in ((1, "u8"), (2, "u16"), (4, "b32"), (8, "v2.b32"), (16, "v4.b32")):
@@ -26,9 +28,9 @@ def make():
                     k(f"cvt.u64.u32 {base}, {r};\nadd.s64 {base}, {base}, %data;")
                 what = "{" + ", ".join(regs) + "}" if size > 4 else regs[0]
                 if op == "ld":
-                    k(f"ld.volatile.{space}.{vector} {what}, [{base}];")
+                    k(f"@%on ld.volatile.{space}.{vector} {what}, [{base}];")
                 else:
-                    k(f"st.{space}.{vector} [{base}], {what};")
+                    k(f"@%on st.{space}.{vector} [{base}], {what};")
     for count in (1, 2, 4):
         for op in ("ldmatrix", "stmatrix"):
             k = m.kernel(f"{op}_{count}", ["out", "table"])
@@ -39,8 +41,9 @@ def make():
             what = "{" + ", ".join(regs) + "}"
             if op == "ldmatrix":
                 k(f"ldmatrix.sync.aligned.m8n8.x{count}.shared.b16 {what}, [{base}];")
-                for register in regs:
-                    k(f"st.shared.b32 [smem], {register};")
+                for register in regs[1:]:
+                    k(f"xor.b32 {regs[0]}, {regs[0]}, {register};")
+                k(f"st.shared.b32 [smem], {regs[0]};")
             else:
                 k(f"stmatrix.sync.aligned.m8n8.x{count}.shared.b16 [{base}], {what};")
 
@@ -68,6 +71,34 @@ def make():
                 case(f"shared/{op}{size}/random", f"{op}_shared_{size}", [(lane * 2654435761 >> 7) % 4096 // size * size for lane in range(32)])
                 case(f"shared/{op}{size}/swizzled", f"{op}_shared_{size}", [lane * 128 + (lane % 8) * 16 for lane in range(32)])
                 case(f"global/{op}{size}/offset", f"{op}_global_{size}", [lane * size + size for lane in range(32)])
+    # Lanes that ask for the same, in all the ways that could make one wavefront of two.
+    off = 0xFFFFFFFF
+    for size in (4, 8, 16):
+        shapes = {
+            "apart2": [(lane & 1 | lane >> 2 << 1) * size for lane in range(32)],
+            "apart4": [(lane & 3 | lane >> 3 << 2) * size for lane in range(32)],
+            "apart8": [(lane & 7 | lane >> 4 << 3) * size for lane in range(32)],
+            "fours": [lane // 4 * size for lane in range(32)],
+            "eights": [lane // 8 * size for lane in range(32)],
+            "pairs_far": [lane // 2 * 128 for lane in range(32)],
+            "pairs_even": [lane // 2 * 2 * size for lane in range(32)],
+            "pairs_swapped": [(lane // 2 ^ 5) * size for lane in range(32)],
+            "both": [(lane // 2 if lane < 16 else (lane & 1 | lane >> 2 << 1)) * size for lane in range(32)],
+            "broken": [(lane // 2 if lane < 31 else 40) * size for lane in range(32)],
+            "even": [lane * size if lane % 2 == 0 else off for lane in range(32)],
+            "even_dense": [lane // 2 * size if lane % 2 == 0 else off for lane in range(32)],
+            "first_half": [lane * size if lane < 16 else off for lane in range(32)],
+            "first_quarter": [lane * size if lane < 8 else off for lane in range(32)],
+            "ends": [lane * size if lane in (0, 31) else off for lane in range(32)],
+            "ends_same": [64 if lane in (0, 31) else off for lane in range(32)],
+            "one": [64 if lane == 9 else off for lane in range(32)],
+            "halves_same": [lane // 16 * 256 for lane in range(32)],
+            "quarters_same": [lane // 8 * 256 for lane in range(32)],
+        }
+        for name, table in shapes.items():
+            case(f"shared/ld{size}/{name}", f"ld_shared_{size}", table)
+            if name in ("even", "even_dense", "first_half", "ends", "one"):
+                case(f"shared/st{size}/{name}", f"st_shared_{size}", table)
     for op in ("ldmatrix", "stmatrix"):
         for count in (1, 2, 4):
             case(f"{op}/x{count}/rows128", f"{op}_{count}", [lane * 128 for lane in range(32)])

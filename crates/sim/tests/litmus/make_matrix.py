@@ -122,10 +122,9 @@ def make_wgmma():
                 if all_walks and ta == tb or n == 8 and swizzle in (32, 128):
                     for name, at, lbo, sbo, base in walks("mn" if ta else "k", swizzle, 64, all_walks):
                         case(f"{entry}/a/s{swizzle}/{name}", entry, ty, (at, descriptor(swizzle, lbo, sbo, base)), b)
-                limit = 2048 if n == 256 else SPAN
                 for name, at, lbo, sbo, base in walks("mn" if tb else "k", swizzle, n, all_walks and ta != tb):
-                    if n == 256 and (max(lbo, sbo) * 31 + at > SECOND or (tb and swizzle == 32 and lbo > limit)):
-                        continue
+                    if n == 256 and max(lbo, sbo) * 31 + at > SECOND:
+                        continue  # Would leave shared memory.
                     case(f"{entry}/b/s{swizzle}/{name}", entry, ty, a, (at, descriptor(swizzle, lbo, sbo, base)))
     others = [("tf32_n64", 64, "f32", "tf32", "tf32", ", 1, 1"), ("tf32_n8", 8, "f32", "tf32", "tf32", ", 1, 1"),
               ("e4m3_n64", 64, "f32", "e4m3", "e4m3", ", 1, 1"), ("e5m2_n64", 64, "f32", "e5m2", "e5m2", ", 1, 1"),
@@ -137,7 +136,7 @@ def make_wgmma():
               ("bf16_minus_n16", 16, "f32", "bf16", "bf16", ", 1, -1, 0, 1")]
     for entry, n, acc, a, b, tail in others:
         wgmma_kernel(m, entry, n, acc, a, b, tail)
-        transposed = tail.endswith("1, 1") and "k" not in entry and "_11" in entry
+        transposed = entry.endswith("_11")
         for swizzle in SWIZZLES:
             for add in (0, 1):
                 if transposed:
@@ -275,7 +274,7 @@ def make_wmma():
             ld_stride = columns if ld == "row" else rows
             kind = {"f64": "d", "f32": "f"}
 
-            def size(x, count=0):
+            def size(x):
                 return {"f16": 4, "f64": 2}.get(x, 8) if shape not in ("m8n8k32", "m8n8k128") else 2
 
             ra = k.new("d" if ty == "f64" else "r", na)

@@ -46,7 +46,7 @@ class Bar:
         n, p, q = k.new("r"), k.new("p"), k.new("p")
         head, end = k.label(), k.label()
         k(f"mov.u32 {n}, 0;\n{head}:\nmbarrier.test_wait.parity.shared::cta.b64 {p}, [{self.at}], {parity};\n@{p} bra {end};")
-        k(f"add.u32 {n}, {n}, 1;\nsetp.lt.u32 {q}, {n}, 20000;\n@{q} bra {head};\n{end}:")
+        k(f"add.u32 {n}, {n}, 1;\nsetp.lt.u32 {q}, {n}, 4000;\n@{q} bra {head};\n{end}:")
         k.put_pred(p)
 
 

@@ -146,7 +146,7 @@ def make_bits(m):
     end = labels.pop()
     p = k.new("p")
     # An index beyond the end is not defined; a loop with one exit for each lane comes after it.
-    k(f"and.b32 {i}, {l}, 3;\nmov.u32 {d}, 1;\n.branchtargets_: ;" if False else f"and.b32 {i}, {l}, 3;\nmov.u32 {d}, 1;")
+    k(f"and.b32 {i}, {l}, 3;\nmov.u32 {d}, 1;")
     k(f"TS: .branchtargets {', '.join(labels)};\nbrx.idx {i}, TS;")
     for n, label in enumerate(labels):
         k(f"{label}:\nadd.u32 {d}, {d}, {10 * (n + 1)};" + (f"\nbra {end};" if n != 1 else ""))

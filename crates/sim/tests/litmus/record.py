@@ -30,10 +30,8 @@ METRICS = [
     "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum",
-    "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-    "smsp__inst_executed_op_ldsm.sum",
 ]
 
 
@@ -48,6 +46,10 @@ def summary(data):
             value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
         hashes.append(f"{value:08x}")
     return "#" + "".join(hashes)
+
+
+def module_of(case):
+    return case["name"].split("/")[0]
 
 
 class Failed(Exception):
@@ -103,9 +105,9 @@ class Driver:
         at = (C.addressof(block) + 63) // 64 * 64
         rank = len(spec["dims"])
         dims, strides = (C.c_uint64 * 5)(*spec["dims"]), (C.c_uint64 * 5)(*spec["strides"])
-        steps = (C.c_uint32 * 5)(*spec["steps"])
+        steps = (C.c_uint32 * 5)(*spec.get("steps", [1] * 5))
         head = [C.c_void_p(at), spec["type"], rank, C.c_void_p(address), dims, strides]
-        tail = [steps, 0, spec["swizzle"], 0, spec["fill"]]
+        tail = [steps, 0, spec.get("swizzle", 0), 0, spec.get("fill", 0)]
         if "box" in spec:
             code = self.cu.cuTensorMapEncodeTiled(*head, (C.c_uint32 * 5)(*spec["box"]), *tail)
         else:
@@ -143,8 +145,8 @@ class Driver:
             buffers.append(address)
             if value is not None:
                 values.append(value)
-        function = self.function(case["module"], case["entry"])
-        self.check(self.cu.cuFuncSetAttribute(function, 8, max(case["shared"], 0)))
+        function = self.function(module_of(case), case["entry"])
+        self.check(self.cu.cuFuncSetAttribute(function, 8, case.get("shared", 0)))
         pointers = (C.c_void_p * max(1, len(values)))(*[C.addressof(v) for v in values])
         self.launch(function, case, pointers)
         self.check(self.cu.cuCtxSynchronize())
@@ -166,7 +168,8 @@ class Driver:
             _fields_ = [("dims", C.c_uint32 * 6), ("shared", C.c_uint32), ("stream", C.c_void_p), ("attributes", C.c_void_p), ("count", C.c_uint32)]
 
         attribute = Attribute(id=4)
-        config = Config(dims=(C.c_uint32 * 6)(*case["grid"], *case["block"]), shared=case["shared"])
+        config = Config(shared=case.get("shared", 0))
+        config.dims[:] = case.get("grid", [1, 1, 1]) + case.get("block", [32, 1, 1])
         if "cluster" in case:
             attribute.value[:3] = case["cluster"]
             config.attributes, config.count = C.addressof(attribute), 1
@@ -210,7 +213,9 @@ def counters(cases):
     lines = [line for line in run.stdout.splitlines() if line.startswith('"')]
     found = [{} for _ in cases]
     for row in csv.DictReader(io.StringIO("\n".join(lines))):
-        found[int(row["ID"])][row["Metric Name"]] = int(row["Metric Value"].replace(",", ""))
+        # What is not there is 0.
+        if value := int(row["Metric Value"].replace(",", "")):
+            found[int(row["ID"])][row["Metric Name"]] = value
     if not lines:
         sys.stderr.write(run.stdout[-2000:] + run.stderr[-2000:])
     return {case["name"]: values for case, values in zip(cases, found) if values}
@@ -230,8 +235,8 @@ def main():
     # So that the code of each module is made once: the driver keeps it.
     first, modules = [], set()
     for case in cases:
-        if case["module"] not in modules:
-            modules.add(case["module"])
+        if module_of(case) not in modules:
+            modules.add(module_of(case))
             first.append(case)
     found = {}
     threads = [threading.Thread(target=supervise, args=([case], found)) for case in first]
@@ -264,8 +269,8 @@ def main():
         files = {m: zipfile.ZipFile(os.path.join(folder, m + ".zip"), "w", zipfile.ZIP_DEFLATED) for m in modules if m != "banks"}
         for case in cases:
             for i, data in enumerate(found[case["name"]].get("results", [])):
-                if case["module"] in files:
-                    files[case["module"]].writestr(f"{case['name']}.{i}", bytes.fromhex(data))
+                if module_of(case) in files:
+                    files[module_of(case)].writestr(f"{case['name']}.{i}", bytes.fromhex(data))
         for file in files.values():
             file.close()
     errors = [name for name, result in found.items() if "error" in result]

@@ -1,7 +1,9 @@
 //! `tilewright demo`, the program's main job when it is called without a command.
 //!
-//! Describes the machine, then runs what exists and checks every result against plain evaluation. A check that fails
-//! ends the program with exit code 1.
+//! Describes the machine, then runs what exists and checks every result against plain evaluation: layouts, the compiler, and the
+//! kernels of the registry on the simulator. A check that fails ends the program with exit code 1.
+
+mod simulated;
 
 use std::io::Write;
 use std::time::Instant;
@@ -78,7 +80,8 @@ fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -
     }
     writeln!(
         out,
-        "\nThe layouts of a Hopper GEMM tile, compared with plain evaluation; kernels compiled to PTX, read back and checked:\n"
+        "\nThe layouts of a Hopper GEMM tile, compared with plain evaluation; kernels compiled to PTX, read back and checked, \
+         then run on the simulator, watched for races and deadlocks, their results compared:\n"
     )?;
     let mut rows = table(&["what", "result", "compared", "check"]);
     for step in steps {
@@ -96,13 +99,14 @@ fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -
     )?;
     Ok(writeln!(
         out,
-        "Try `tilewright explain gemm_hopper`, `tilewright doctor` and `tilewright layout --help`."
+        "Try `tilewright explain gemm_hopper`, `tilewright sim --help`, `tilewright doctor` and `tilewright layout --help`."
     )?)
 }
 
 fn steps() -> Result<Vec<Step>, LayoutError> {
     let mut steps = vec![tiles()?, fragment()?, copy()?, swizzle()?, refusals(), compositions()?];
     steps.extend(KERNELS.iter().map(kernel));
+    steps.extend(simulated::steps());
     Ok(steps)
 }
 

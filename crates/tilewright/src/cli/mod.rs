@@ -11,7 +11,7 @@ mod sim;
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -89,11 +89,13 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => dispatch(arguments.command.unwrap_or(Command::Demo(demo::Options::default()))),
         // Help and version are not errors.
         Err(help) if !help.use_stderr() => {
-            write!(io::stdout(), "{}", help.render().ansi()).map_err(Failure::from)
+            let (text, mut out) = (help.render(), io::stdout());
+            let shown = if out.is_terminal() { text.ansi().to_string() } else { text.to_string() };
+            write!(out, "{shown}").map_err(Failure::from)
         }
         // Exit code 2 of `sim` is kept for findings.
-        Err(error) if is_sim => Err(Failure::Machine(one_line(&error.to_string()))),
-        Err(error) => Err(Failure::Input(one_line(&error.to_string()))),
+        Err(error) if is_sim => Err(Failure::Machine(one_line(&error.to_string(), "tilewright sim --help"))),
+        Err(error) => Err(Failure::Input(one_line(&error.to_string(), "tilewright --help"))),
     };
     let (code, message) = match outcome {
         Ok(()) | Err(Failure::Closed) => return ExitCode::SUCCESS,
@@ -119,10 +121,10 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 }
 
 /// The first paragraph of a message as one line, without the word `error:`.
-fn one_line(message: &str) -> String {
+fn one_line(message: &str, help: &str) -> String {
     let paragraph: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let text = paragraph.join(" ");
-    format!("{}; see `tilewright --help`", text.strip_prefix("error: ").unwrap_or(&text))
+    format!("{}; see `{help}`", text.strip_prefix("error: ").unwrap_or(&text))
 }
 
 /// A table in the house style.
@@ -166,6 +168,6 @@ mod tests {
         let message =
             "error: the following required arguments were not provided:\n  <X>\n\nUsage: tilewright";
         let line = "the following required arguments were not provided: <X>; see `tilewright --help`";
-        assert_eq!(one_line(message), line);
+        assert_eq!(one_line(message, "tilewright --help"), line);
     }
 }

@@ -5,13 +5,14 @@
 mod argument;
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use comfy_table::ContentArrangement;
 use serde::Serialize;
 use tilewright::sim::count::{Counts, Gpu, Roofline, estimate};
 use tilewright::sim::{Finding, Launch, Module, Parameter, Report, Simulator};
@@ -32,9 +33,9 @@ use argument::{Kept, Ready, Written};
     Examples:\n  \
     tilewright sim add.ptx --grid 4 --block 256 --arg in:x.npy --arg in:y.npy --arg out:z.npy:f32:1000 --arg u32:1000\n  \
     tilewright sim reduce.ptx --entry sum --grid 8 --block 128 --seeds 20 --arg in:x.npy --arg out:s.npy:f32:1\n  \
-    tilewright sim gemm.ptx --grid 1,1 --block 384 --smem 196608 --counts --arg tmap:a.npy:64x128:128B:bf16 ...")]
+    tilewright sim gemm.ptx --grid 1,1 --smem 213040 --counts --arg tmap:a.npy:64x128:128B:bf16 ...")]
 pub(super) struct Options {
-    /// The kernel
+    /// The kernel, as PTX text
     #[arg(value_name = "KERNEL.ptx")]
     kernel: PathBuf,
 
@@ -46,11 +47,11 @@ pub(super) struct Options {
     #[arg(long, value_name = "X,Y,Z", value_parser = dimensions)]
     grid: [u32; 3],
 
-    /// Threads of a block
+    /// Threads of a block [default: what the kernel requires, if it says so]
     #[arg(long, value_name = "X,Y,Z", value_parser = dimensions)]
-    block: [u32; 3],
+    block: Option<[u32; 3]>,
 
-    /// Blocks of a cluster
+    /// Blocks of a cluster [default: what the kernel requires]
     #[arg(long, value_name = "X,Y,Z", value_parser = dimensions)]
     cluster: Option<[u32; 3]>,
 
@@ -82,7 +83,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "GPU", value_parser = gpu)]
     gpu: Option<&'static Gpu>,
 
-    /// Stop a kernel that runs for more than N instructions
+    /// Stop a kernel that runs for more than N instructions of warps [default: 1000000000, and 30000000 a warp]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     budget: Option<u64>,
 
@@ -147,16 +148,18 @@ struct Runs {
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let path = options.kernel.display();
     let failed = |error: &dyn std::fmt::Display| Failure::Machine(format!("{path}: {error}"));
-    let text = fs::read_to_string(&options.kernel).map_err(|error| failed(&error))?;
+    let text = text(&options.kernel).map_err(|error| failed(&error))?;
     let module = Module::parse(&text).map_err(|error| failed(&error))?;
     let entry = entry(&module, options.entry.as_deref()).map_err(|error| failed(&error))?;
+    let launch = launch(options, &module, entry).map_err(|error| failed(&error))?;
     let parameters = module.parameters(entry).unwrap_or_default();
     let arguments = arguments(&options.arguments, &parameters).map_err(Failure::Machine)?;
+    argument::outputs(&arguments, options.json.as_deref()).map_err(Failure::Machine)?;
 
     let mut runs = Runs::default();
     for seed in seeds(options) {
         let progress = Progress::start(format!("{entry}, seed {seed}"));
-        let result = once(options, &module, entry, &arguments, seed, &mut runs);
+        let result = once(options, &module, entry, &launch, &arguments, seed, &mut runs);
         drop(progress);
         result.map_err(|error| failed(&error))?;
     }
@@ -165,7 +168,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         array.write(path).map_err(|error| Failure::Machine(format!("writing {error}")))?;
     }
 
-    let shown = show(options, entry, &runs, report, kept, out);
+    let shown = show(options, &launch, entry, &runs, report, kept, out);
     match (runs.findings.len(), shown) {
         // That nobody reads the tables changes nothing about the kernel.
         (0, shown) | (_, shown @ Err(Failure::Machine(_))) => shown,
@@ -177,6 +180,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
 /// Writes the results, as JSON or as tables or as both.
 fn show(
     options: &Options,
+    launch: &Launch,
     entry: &str,
     runs: &Runs,
     report: &Report,
@@ -194,7 +198,7 @@ fn show(
         }
     }
     if !to_stdout {
-        write(options, entry, runs, report, kept, out)?;
+        write(options, launch, entry, runs, report, kept, out)?;
     }
     Ok(out.flush()?)
 }
@@ -202,6 +206,29 @@ fn show(
 fn seeds(options: &Options) -> impl Iterator<Item = u64> {
     let first = options.seed;
     (0..options.seeds).map(move |i| first.wrapping_add(i))
+}
+
+/// The PTX.
+fn text(path: &Path) -> Result<String, String> {
+    /// More than any compiler writes; a device that never ends is more.
+    const MOST: u64 = 1 << 28;
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(MOST + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > MOST {
+        return Err("found more than 256 MiB, expected a module of PTX".into());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        format!("found a byte at {at} that is no text, expected PTX; a cubin or fatbin cannot be simulated")
+    })
+}
+
+/// The shape of the launch: what was given, else what the kernel requires.
+fn launch(options: &Options, module: &Module, entry: &str) -> Result<Launch, String> {
+    let block = options.block.or_else(|| module.required_block(entry));
+    let block = block.ok_or("found no block size in the kernel (.reqntid), expected --block")?;
+    Ok(Launch { grid: options.grid, block, cluster: options.cluster, shared_bytes: options.smem })
 }
 
 fn entry<'a>(module: &'a Module, name: Option<&str>) -> Result<&'a str, String> {
@@ -248,6 +275,7 @@ fn once(
     options: &Options,
     module: &Module,
     entry: &str,
+    launch: &Launch,
     arguments: &[Ready],
     seed: u64,
     runs: &mut Runs,
@@ -268,18 +296,15 @@ fn once(
         passed.push(arg);
         arrays.extend(array);
     }
-    let launch = Launch {
-        grid: options.grid,
-        block: options.block,
-        cluster: options.cluster,
-        shared_bytes: options.smem,
-    };
     let start = Instant::now();
-    let mut report = sim.launch(module, entry, &launch, &passed).map_err(|error| error.to_string())?;
+    let mut report = sim.launch(module, entry, launch, &passed).map_err(|error| error.to_string())?;
     runs.elapsed += start.elapsed();
     runs.instructions += report.thread_instructions;
-    runs.findings.append(&mut report.findings);
-    let kept: Vec<Kept> = arrays.iter().filter_map(|array| array.read(&sim)).collect();
+    let file = options.kernel.to_string_lossy();
+    runs.findings.extend(report.findings.drain(..).map(|finding| finding.in_file(file.as_ref())));
+    // A launch that was refused has written nothing.
+    let ran = report.warp_instructions > 0;
+    let kept: Vec<Kept> = arrays.iter().filter(|_| ran).filter_map(|array| array.read(&sim)).collect();
     match &runs.first {
         None => runs.first = Some((report, kept)),
         Some((_, first)) if *first != kept => runs.different.push(seed),
@@ -320,6 +345,7 @@ fn results<'a>(options: &Options, entry: &'a str, runs: &'a Runs, report: &'a Re
 
 fn write(
     options: &Options,
+    launch: &Launch,
     entry: &str,
     runs: &Runs,
     report: &Report,
@@ -338,7 +364,7 @@ fn write(
         writeln!(out)?;
     }
     let mut rows = table(&["run", ""]);
-    let [grid, block] = [options.grid, options.block].map(|[x, y, z]| format!("{x}x{y}x{z}"));
+    let [grid, block] = [launch.grid, launch.block].map(|[x, y, z]| format!("{x}x{y}x{z}"));
     rows.add_row(["kernel".to_owned(), format!("{entry}, {grid} blocks of {block} threads")]);
     rows.add_row(["findings".to_owned(), findings(options, runs)]);
     if options.seeds > 1 {
@@ -402,6 +428,7 @@ fn counts(counts: &Counts, roofline: &Roofline, out: &mut dyn Write) -> Result<(
     /// Sites in the table; JSON has all.
     const SHOWN: usize = 20;
     let mut totals = table(&["counts", ""]);
+    totals.set_content_arrangement(ContentArrangement::Dynamic).set_width(120);
     for (name, value) in counts.totals() {
         totals.add_row([name, value]);
     }
@@ -421,9 +448,10 @@ fn counts(counts: &Counts, roofline: &Roofline, out: &mut dyn Write) -> Result<(
         ];
         let mut rows = table(&header);
         for site in sites.iter().take(SHOWN) {
+            let instruction = short(&site.instruction);
             let place = match &site.source {
-                Some((file, line, _)) => format!("{}\n{file}:{line}", site.instruction),
-                None => site.instruction.clone(),
+                Some((file, line, _)) => format!("{instruction}\n{file}:{line}"),
+                None => instruction,
             };
             rows.add_row([
                 site.line.to_string(),
@@ -447,6 +475,15 @@ fn counts(counts: &Counts, roofline: &Roofline, out: &mut dyn Write) -> Result<(
         limits.add_row([limit.name.to_owned(), limit.work.clone(), limit.time()]);
     }
     Ok(writeln!(out, "\n{limits}\n{}", roofline.text)?)
+}
+
+/// An instruction that fits into a table: some name a hundred registers.
+fn short(instruction: &str) -> String {
+    const MOST: usize = 60;
+    match instruction.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", &instruction[..end]),
+        None => instruction.to_owned(),
+    }
 }
 
 /// Empty where it says nothing.
@@ -493,6 +530,12 @@ impl Drop for Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_instructions_are_cut() {
+        assert_eq!(short("trap;"), "trap;");
+        assert_eq!(short(&"é".repeat(61)).chars().count(), 63);
+    }
 
     #[test]
     fn dimensions_are_one_to_three_numbers() {

@@ -32,7 +32,7 @@ fn race(line: u32) -> Finding {
 
 #[test]
 fn the_report_reads_well() {
-    let finding = Finding { count: 31, ..race(87) };
+    let finding = Finding { count: 31, ..race(87).in_file("kernel.ptx") };
     let expected = "\
 race: shared memory `tile`+128 is read by thread (33,0,0) while thread (0,0,0) may still be writing it
   --> kernel.ptx:87: ld.shared.f32 %f3, [%r9];                (src/kernels/reduce.rs:41:17) block (0,0,0) thread (33,0,0): reads 4 bytes

@@ -10,7 +10,7 @@ use tilewright_ptx::{
 use super::super::{Kind, Program};
 
 /// Forms of Hopper and before that are not executed, by the begin of their text in the table.
-const NOT_SUPPORTED: &[&str] = &["st.async", "red.async", "multimem"];
+const NOT_SUPPORTED: &[&str] = &["multimem"];
 
 /// A module with the instruction between the declarations that samples refer to.
 fn around(names: &Names, instruction: &tilewright_ptx::Instruction) -> Module {

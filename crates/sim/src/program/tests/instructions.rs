@@ -554,7 +554,7 @@ fn what_is_not_supported_says_why() {
         ("tcgen05.wait::ld.sync.aligned;", "Blackwell"),
         ("tex.2d.v4.f32.f32 {%f1, %f2, %f3, %f4}, [%rd1, {%f1, %f2}];", "textures"),
         ("vadd.s32.s32.s32 %r1, %r2, %r3;", "video"),
-        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], 1, [%r2];", "not supported yet"),
+        ("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r1], 1;", "with an mbarrier only"),
         ("multimem.red.add.u32 [%rd1], 1;", "several devices"),
         ("mul.wide.u32 %r1, %r2, %r3;", "does not take these operands"),
         ("ld.global.u64 %r1, [%rd1];", "does not take these operands"),

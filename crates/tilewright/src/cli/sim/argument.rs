@@ -2,11 +2,11 @@
 //!
 //! Files may have colons in their names: everything is split from the right.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use tilewright::device::simulated_map;
 use tilewright::hardware::{Element, SwizzleMode, TensorMapSpec};
-use tilewright::sim::tensor::tensor_map::{Access, DataType, Spec};
 use tilewright::sim::{Arg, Buffer, Parameter, Simulator, TensorMap};
 
 use super::super::npy::{self, Array};
@@ -289,7 +289,39 @@ impl Pending<'_> {
     }
 }
 
+/// Says before a long run what would keep its results from being written: two with the same name, a folder that does not exist.
+/// And whether the arrays fit into memory at all.
+pub(super) fn outputs(arguments: &[Ready], json: Option<&Path>) -> Result<(), String> {
+    let arrays = || arguments.iter().filter_map(Ready::data);
+    let json = json.filter(|path| path.as_os_str() != "-");
+    let paths: Vec<&Path> = arrays().filter_map(|data| data.output.as_deref()).chain(json).collect();
+    for (i, path) in paths.iter().enumerate() {
+        if paths[..i].contains(path) {
+            return Err(format!("found {} twice as output, expected a file for each", path.display()));
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+            return Err(format!("writing {}: found no folder {}", path.display(), folder.display()));
+        }
+    }
+    let bytes = arrays().try_fold(0_usize, |sum, data| sum.checked_add(data.bytes));
+    match bytes.map(|bytes| (bytes, Vec::<u8>::new().try_reserve_exact(bytes))) {
+        Some((_, Ok(()))) => Ok(()),
+        Some((bytes, Err(_))) => {
+            Err(format!("found arrays of {bytes} bytes, expected what fits into memory"))
+        }
+        None => Err("found arrays of more than 2^64 bytes, expected what fits into memory".into()),
+    }
+}
+
 impl Ready {
+    fn data(&self) -> Option<&Data> {
+        match self {
+            Ready::Scalar(_) => None,
+            Ready::Array(data) | Ready::Map { data, .. } => Some(data),
+        }
+    }
+
     /// The argument for one run, and the array behind it.
     pub(super) fn bind(&self, sim: &mut Simulator) -> Result<(Arg, Option<Pending<'_>>), String> {
         match self {
@@ -310,28 +342,7 @@ impl Ready {
 /// The map of a whole array in C order: its dimensions from the innermost, one right behind the other.
 fn tensor_map(spec: &TensorMapSpec, address: u64, shape: &[u64]) -> Result<TensorMap, String> {
     let dims: Vec<u64> = shape.iter().rev().copied().collect();
-    let mut strides = Vec::new();
-    let mut stride = u64::from(spec.element().bytes());
-    for extent in dims.iter().take(dims.len().saturating_sub(1)) {
-        stride = stride.saturating_mul(*extent);
-        strides.push(stride);
-    }
-    spec.check_tensor(address, &dims, &strides).map_err(|error| error.to_string())?;
-    let mut extents = [1; 5];
-    extents.iter_mut().zip(spec.box_dims()).for_each(|(extent, given)| *extent = *given);
-    let data_type = DataType::from_driver(spec.data_type()).map_err(|error| error.to_string())?;
-    let whole = Spec {
-        data_type,
-        address,
-        dims: &dims,
-        strides: &strides,
-        access: Access::Tile { extents },
-        element_strides: spec.element_strides(),
-        interleave: 0,
-        swizzle: spec.swizzle(),
-        fill: spec.oob_fill(),
-    };
-    TensorMap::new(&whole).map_err(|error| error.to_string())
+    simulated_map(spec, address, &dims).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -1,0 +1,125 @@
+//! What a device cannot do, or was asked wrongly.
+
+use tilewright_compiler::CompileError;
+use tilewright_hardware::{Element, HardwareError};
+use tilewright_sim::{Finding, SimError};
+
+/// Why a device refuses.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The simulator cannot run it.
+    #[error(transparent)]
+    Simulator(#[from] SimError),
+    /// The kernel does not compile for this device.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// A tensor map breaks a rule of the hardware.
+    #[error(transparent)]
+    Hardware(#[from] HardwareError),
+    /// The number of arguments is wrong.
+    #[error("kernel `{kernel}` was given {found} arguments, expected {expected}: {parameters}")]
+    ArgumentCount {
+        /// The kernel.
+        kernel: String,
+        /// Arguments.
+        found: usize,
+        /// Parameters.
+        expected: usize,
+        /// What the parameters are.
+        parameters: String,
+    },
+    /// An argument is not what its parameter needs.
+    #[error(
+        "argument {number} of kernel `{kernel}` (parameter `{name}`): found {found}, expected {expected}"
+    )]
+    Argument {
+        /// The kernel.
+        kernel: String,
+        /// Position, from 1.
+        number: usize,
+        /// Name of the parameter.
+        name: String,
+        /// What was given.
+        found: String,
+        /// What would do.
+        expected: String,
+    },
+    /// The block is not known.
+    #[error("kernel `{kernel}` does not say how many threads a block has; give the number with `with_block`")]
+    NoBlock {
+        /// The kernel.
+        kernel: String,
+    },
+    /// The block or cluster is not the one that the kernel was compiled for.
+    #[error(
+        "{what} of kernel `{kernel}`: found {found:?}, expected {expected:?}, which the kernel was compiled for"
+    )]
+    Fixed {
+        /// The kernel.
+        kernel: String,
+        /// Block or cluster.
+        what: &'static str,
+        /// What was given.
+        found: [u32; 3],
+        /// What the kernel fixes.
+        expected: [u32; 3],
+    },
+    /// Memory of one device was given to another.
+    #[error("found a buffer of another device, expected one of this; upload the data here")]
+    OtherDevice,
+    /// More memory than can be.
+    #[error("found {len} elements of type {element}, expected what fits into the memory of the device")]
+    Memory {
+        /// Elements.
+        len: usize,
+        /// Their type.
+        element: Element,
+    },
+    /// A tensor map over a buffer of another type.
+    #[error("the tensor map: found a buffer of {found}, expected {expected}, as the specification says")]
+    MapElement {
+        /// Of the buffer.
+        found: Element,
+        /// Of the specification.
+        expected: Element,
+    },
+    /// A tensor map over more than the buffer has.
+    #[error(
+        "the tensor map: a tensor of {dims:?} needs {} bytes, but the buffer has {found}",
+        .needed.map_or_else(|| "more than 2^64".to_owned(), |bytes| bytes.to_string())
+    )]
+    MapBounds {
+        /// Extents.
+        dims: Vec<u64>,
+        /// Bytes of the tensor; none if that is no number of 64 bits.
+        needed: Option<u64>,
+        /// Bytes of the buffer.
+        found: u64,
+    },
+    /// A run that should have been clean was not.
+    #[error("{} in kernel `{kernel}`; the first: {}", count(findings), first(findings))]
+    Findings {
+        /// The kernel.
+        kernel: String,
+        /// What was found.
+        findings: Vec<Finding>,
+    },
+}
+
+fn count(findings: &[Finding]) -> String {
+    match findings.len() {
+        1 => "1 finding".to_owned(),
+        n => format!("{n} findings"),
+    }
+}
+
+/// The first finding on one line.
+fn first(findings: &[Finding]) -> String {
+    let Some(finding) = findings.first() else { return "none".to_owned() };
+    let place = match &finding.first.source {
+        Some(source) => format!("{}:{}:{}", source.file, source.line, source.column),
+        None => format!("line {} of the PTX", finding.first.line),
+    };
+    format!("{}: {} ({place})", finding.kind, finding.message)
+}

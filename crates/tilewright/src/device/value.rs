@@ -1,0 +1,208 @@
+//! What travels between the host and a kernel: numbers, buffers, tensor maps.
+
+use std::sync::Arc;
+
+use tilewright_hardware::{Element as Kind, TensorMapSpec};
+use tilewright_lang::{E4m3, E5m2, Element, Tf32, Ue8m0, bf16, f16};
+use tilewright_sim::{Arg, TensorMap as SimulatedMap};
+
+use super::{Buffer, Device, TensorMap};
+
+/// A number that buffers hold and kernels take: those of the kernel language with a whole number of bytes.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element of a buffer",
+    note = "elements are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64, Tf32, E4m3, E5m2 and Ue8m0; pairs of E2m1 travel as u8"
+)]
+pub trait Item: Element + sealed::Sealed {
+    /// From its bits; those above its size are zero.
+    fn from_bits(bits: u64) -> Self;
+}
+
+/// What a kernel can be launched with: a [`Buffer`], a number, a [`TensorMap`], or an array of bytes for a parameter that is a struct.
+pub trait Argument: sealed::Pass {}
+
+impl<A: sealed::Pass> Argument for A {}
+
+pub(super) mod sealed {
+    /// Only this crate implements the traits: a device must know all that can reach it.
+    pub trait Sealed {}
+
+    pub trait Pass {
+        #[doc(hidden)]
+        fn pass(&self) -> super::Passed<'_>;
+    }
+}
+
+/// Memory of a device, given back when nobody holds it any more.
+#[derive(Debug)]
+pub struct Memory {
+    pub(super) device: Device,
+    pub(super) place: tilewright_sim::Buffer,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // It is there: only this frees it, and only once.
+        let _ = self.device.lock().free(self.place);
+    }
+}
+
+/// An argument as a launch sees it.
+#[derive(Debug)]
+pub enum Passed<'a> {
+    Number(Kind, Vec<u8>),
+    Buffer(Kind, &'a Arc<Memory>),
+    Map(&'a TensorMapSpec, &'a SimulatedMap, &'a Arc<Memory>),
+    Bytes(&'a [u8]),
+}
+
+macro_rules! items {
+    ($( $ty:ty, |$bits:ident| $value:expr; )*) => {$(
+        impl sealed::Sealed for $ty {}
+
+        impl Item for $ty {
+            #[allow(clippy::cast_possible_truncation, reason = "the bits above its size are not its own")]
+            fn from_bits($bits: u64) -> $ty {
+                $value
+            }
+        }
+
+        impl sealed::Pass for $ty {
+            fn pass(&self) -> Passed<'_> {
+                let mut bytes = Vec::new();
+                write(*self, &mut bytes);
+                Passed::Number(<$ty>::ELEMENT, bytes)
+            }
+        }
+    )*};
+}
+
+items! {
+    bool, |bits| bits != 0;
+    u8, |bits| bits as u8;
+    i8, |bits| (bits as u8).cast_signed();
+    u16, |bits| bits as u16;
+    i16, |bits| (bits as u16).cast_signed();
+    u32, |bits| bits as u32;
+    i32, |bits| (bits as u32).cast_signed();
+    u64, |bits| bits;
+    i64, |bits| bits.cast_signed();
+    f16, |bits| f16::from_bits(bits as u16);
+    bf16, |bits| bf16::from_bits(bits as u16);
+    f32, |bits| f32::from_bits(bits as u32);
+    f64, |bits| f64::from_bits(bits);
+    Tf32, |bits| Tf32(f32::from_bits(bits as u32));
+    E4m3, |bits| E4m3(bits as u8);
+    E5m2, |bits| E5m2(bits as u8);
+    Ue8m0, |bits| Ue8m0(bits as u8);
+}
+
+impl<T: Item> sealed::Pass for Buffer<T> {
+    fn pass(&self) -> Passed<'_> {
+        Passed::Buffer(T::ELEMENT, &self.memory)
+    }
+}
+
+impl sealed::Pass for TensorMap {
+    fn pass(&self) -> Passed<'_> {
+        Passed::Map(&self.spec, &self.map, &self.memory)
+    }
+}
+
+impl<const N: usize> sealed::Pass for [u8; N] {
+    fn pass(&self) -> Passed<'_> {
+        Passed::Bytes(self)
+    }
+}
+
+impl Passed<'_> {
+    /// What it is, for messages.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Passed::Number(element, _) => format!("a number of type {element}"),
+            Passed::Buffer(element, _) => format!("a buffer of {element}"),
+            Passed::Map(spec, ..) => format!("a tensor map {}", boxes(spec)),
+            Passed::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        }
+    }
+
+    /// Bytes of the parameter that it fills.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Passed::Number(_, bytes) => bytes.len(),
+            Passed::Buffer(..) => 8,
+            Passed::Map(..) => 128,
+            Passed::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// The memory behind it.
+    pub(super) fn memory(&self) -> Option<&Arc<Memory>> {
+        match self {
+            Passed::Buffer(_, memory) | Passed::Map(_, _, memory) => Some(memory),
+            Passed::Number(..) | Passed::Bytes(_) => None,
+        }
+    }
+
+    /// As the simulator takes it.
+    pub(super) fn simulated(&self) -> Arg {
+        match self {
+            Passed::Number(_, bytes) => Arg::Bytes(bytes.clone()),
+            Passed::Buffer(_, memory) => Arg::Buffer(memory.place),
+            Passed::Map(_, map, _) => Arg::TensorMap((*map).clone()),
+            Passed::Bytes(bytes) => Arg::Bytes(bytes.to_vec()),
+        }
+    }
+}
+
+/// A specification in a few words.
+pub(super) fn boxes(spec: &TensorMapSpec) -> String {
+    let extents: Vec<String> = spec.box_dims().iter().map(u32::to_string).collect();
+    format!("of {} in boxes of {} with swizzle {:?}", spec.element(), extents.join("x"), spec.swizzle())
+}
+
+/// Appends the bytes of a number, little-endian.
+pub(super) fn write<T: Item>(item: T, out: &mut Vec<u8>) {
+    let bytes = item.to_bits().to_le_bytes();
+    out.extend_from_slice(&bytes[..T::ELEMENT.bytes() as usize]);
+}
+
+/// A number from its bytes.
+pub(super) fn read<T: Item>(bytes: &[u8]) -> T {
+    let mut whole = [0; 8];
+    whole[..bytes.len()].copy_from_slice(bytes);
+    T::from_bits(u64::from_le_bytes(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survives<T: Item + std::fmt::Debug>(item: T) {
+        let mut bytes = Vec::new();
+        write(item, &mut bytes);
+        assert_eq!(bytes.len(), T::ELEMENT.bytes() as usize);
+        assert_eq!(read::<T>(&bytes), item);
+    }
+
+    #[test]
+    fn numbers_survive_the_way_there_and_back() {
+        [false, true].into_iter().for_each(survives);
+        [i8::MIN, -1, 0, i8::MAX].into_iter().for_each(survives);
+        [i16::MIN, -1, i16::MAX].into_iter().for_each(survives);
+        [i32::MIN, -1, i32::MAX].into_iter().for_each(survives);
+        [i64::MIN, -1, i64::MAX].into_iter().for_each(survives);
+        survives(u8::MAX);
+        survives(u16::MAX);
+        survives(u32::MAX);
+        survives(u64::MAX);
+        [f32::MIN, -0.0, f32::INFINITY].into_iter().for_each(survives);
+        [f64::MIN, f64::EPSILON].into_iter().for_each(survives);
+        survives(f16::from_f32(-1.5));
+        survives(bf16::from_f32(-1.5));
+        survives(Tf32(0.25));
+        survives(E4m3(0x81));
+        survives(E5m2(0x7f));
+        survives(Ue8m0(255));
+    }
+}
