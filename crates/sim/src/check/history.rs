@@ -76,7 +76,7 @@ struct List {
     added: u32,
     /// Whether any entry is a write.
     writes: bool,
-    entries: SmallVec<[Entry; 4]>,
+    entries: SmallVec<[Entry; 8]>,
 }
 
 /// A conflict with the access of a lane.

@@ -328,10 +328,12 @@ impl Cluster {
         let mut judged = at.lanes;
         if kind == AccessKind::Read {
             judged = ends_of_runs(at.lanes, |lane| u64::from(places[lane]));
-            let (least, most) = bits(judged).fold((u32::MAX, 0), |(least, most), lane| {
-                let place = places[lane as usize];
-                (least.min(place), most.max(place))
-            });
+            let (mut least, mut most) = (u32::MAX, 0);
+            for (lane, &place) in places.iter().enumerate() {
+                let on = at.lanes >> lane & 1 == 1;
+                least = least.min(if on { place } else { u32::MAX });
+                most = most.max(if on { place } else { 0 });
+            }
             // Mostly all of the memory in question has been written.
             if shadow.first_uninitialised(least as usize..most as usize + bytes).is_some() {
                 blank = bits(judged).find_map(|lane| {
@@ -735,7 +737,7 @@ fn distinct_stores(lanes: u32, addresses: &Lanes, values: &[Lanes]) -> u32 {
 /// Of lanes next to each other that read the same place, the first and the last: whoever conflicts with one of them conflicts with one
 /// of these two, unless it is ordered after both and not after those in between.
 #[inline]
-fn ends_of_runs(lanes: u32, place: impl Fn(usize) -> u64) -> u32 {
+pub(crate) fn ends_of_runs(lanes: u32, place: impl Fn(usize) -> u64) -> u32 {
     let mut same = 0;
     for lane in 0..31 {
         same |= u32::from(place(lane) == place(lane + 1)) << lane;

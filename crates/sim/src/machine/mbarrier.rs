@@ -10,7 +10,7 @@ use crate::check::{Agent, Epoch, FindingKind, Kind as AccessKind, Knowledge};
 use crate::number::Lanes;
 use crate::program::{Address, Mbarrier, Order, Scope, Space, Strength};
 
-use super::access::low;
+use super::access::{ends_of_runs, low};
 use super::cluster::{Cluster, Env, index, rank_of};
 use super::exec::{At, Flow, bits, set, set_predicate};
 use super::report::Where;
@@ -74,6 +74,9 @@ impl Cluster {
         let mut done = 0;
         let mut states = [0; 32];
         let mut waiting = None;
+        let mut acquires = 0;
+        let mut released = 0;
+        let looked = ends_of_runs(at.lanes, |lane| u64::from(addresses[lane]));
         for lane in bits(at.lanes) {
             let address = addresses[lane as usize];
             let Some((block, offset)) = self.shared_place(
@@ -127,7 +130,12 @@ impl Cluster {
                             );
                         }
                     }
-                    self.arrive(env, warp, at, lane, block, offset, count, *strength);
+                    // Lanes that arrive at the same barrier release together.
+                    let fellows =
+                        if released >> lane & 1 == 1 { 0 } else { same_address(at.lanes, &addresses, lane) };
+                    released |= fellows;
+                    let fellows = if strength.order == Order::Relaxed { 0 } else { fellows };
+                    self.arrive(env, warp, at, lane, block, offset, count, fellows);
                 }
                 Mbarrier::ExpectTx(bytes) => {
                     let bytes = self.scalar(env, warp, at, *bytes, lane);
@@ -160,8 +168,9 @@ impl Cluster {
                         );
                         continue;
                     }
-                    // Who polls needs to be looked at once.
+                    // Who polls needs to be looked at once, and of lanes that do the same, two.
                     if warp.polls != (block, offset, at.lanes)
+                        && looked >> lane & 1 == 1
                         && !self.live_mbarrier(env, warp, at, lane, block, offset)
                     {
                         done |= 1 << lane;
@@ -177,16 +186,15 @@ impl Cluster {
                     };
                     if complete {
                         done |= 1 << lane;
-                        if env.options.check && strength.order != Order::Relaxed {
-                            let (know, slot, clock) = (mbar.published.clone(), mbar.slot, mbar.phase);
-                            warp.clock.acquire(1 << lane, &know);
-                            warp.clock.learn(1 << lane, slot, u32::MAX, clock, true);
-                        }
+                        acquires |= u32::from(strength.order != Order::Relaxed) << lane;
                     } else if *suspend {
                         waiting = Some((index(block), offset));
                     }
                 }
             }
+        }
+        if env.options.check {
+            self.acquire_phases(warp, at, &addresses, acquires);
         }
         match op {
             Mbarrier::Arrive { state: Some(dst), .. } => set(warp, at, *dst, &states),
@@ -351,7 +359,22 @@ impl Cluster {
         }
     }
 
-    /// Arrivals of a thread.
+    /// Lanes that have seen a phase complete learn what its arrivals knew.
+    fn acquire_phases(&self, warp: &mut Warp, at: At, addresses: &[u32; 32], lanes: u32) {
+        let mut rest = lanes;
+        while rest != 0 {
+            let lane = rest.trailing_zeros();
+            let same = same_address(rest, addresses, lane);
+            rest &= !same;
+            let (_, offset) = location(addresses[lane as usize]);
+            if let Some(mbar) = self.blocks[at.block].mbarriers.get(&offset) {
+                warp.clock.acquire(same, &mbar.published);
+                warp.clock.learn(same, mbar.slot, u32::MAX, mbar.phase, true);
+            }
+        }
+    }
+
+    /// Arrivals of a thread, which releases what the lanes `releases` know.
     #[allow(clippy::too_many_arguments, reason = "one operation of a lane")]
     pub(crate) fn arrive(
         &mut self,
@@ -362,11 +385,9 @@ impl Cluster {
         block: usize,
         offset: u32,
         count: u64,
-        strength: Strength,
+        releases: u32,
     ) {
-        let know =
-            (env.options.check && strength.order != Order::Relaxed).then(|| warp.clock.release(1 << lane));
-        let foreign = block != at.block;
+        let know = (env.options.check && releases != 0).then(|| warp.clock.release(releases));
         let Some(mbar) = self.blocks[block].mbarriers.get_mut(&offset) else { return };
         mbar.pending -= count.cast_signed();
         if let Some(know) = know {
@@ -388,7 +409,6 @@ impl Cluster {
                 None,
             );
         }
-        let _ = foreign;
         self.settle(block, offset);
     }
 
@@ -413,7 +433,6 @@ impl Cluster {
     /// Completes the phase if everything has come.
     pub(crate) fn settle(&mut self, block: usize, offset: u32) {
         self.progress += 1;
-        let id = self.id;
         let Some(mbar) = self.blocks[block].mbarriers.get_mut(&offset) else { return };
         if mbar.pending != 0 || mbar.bytes != 0 {
             return;
@@ -421,7 +440,6 @@ impl Cluster {
         mbar.phase += 1;
         mbar.pending = mbar.expected;
         mbar.published = Arc::new(mbar.gathered.clone());
-        let _ = id;
         let block = index(block);
         self.wake_where(false, |_, _, path| path.wait == Wait::Mbarrier { block, offset });
     }
@@ -506,6 +524,12 @@ impl Cluster {
             self.wake(index(block), index(warp));
         }
     }
+}
+
+/// The lanes that have the same address as one of them.
+fn same_address(lanes: u32, addresses: &[u32; 32], lane: u32) -> u32 {
+    let address = addresses[lane as usize];
+    bits(lanes).filter(|&other| addresses[other as usize] == address).fold(0, |mask, other| mask | 1 << other)
 }
 
 /// Where an mbarrier lies, from an address in the shared window.
