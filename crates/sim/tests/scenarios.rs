@@ -63,6 +63,7 @@ scenarios! {
     reader_generations
     resources
     roles
+    skipped
     slot_of_another_block
     spin_lock
     tma_load

@@ -58,7 +58,7 @@ impl Cluster {
         mode: BarMode,
         aligned: bool,
     ) -> Flow {
-        if let Some(wait) = self.gathered(warp, at, aligned) {
+        if let Some(wait) = self.gathered(env, warp, at, aligned) {
             return wait;
         }
         let lane = at.lanes.trailing_zeros();
@@ -205,7 +205,7 @@ impl Cluster {
         release: bool,
         aligned: bool,
     ) -> Flow {
-        if let Some(wait) = self.gathered(warp, at, aligned) {
+        if let Some(wait) = self.gathered(env, warp, at, aligned) {
             return wait;
         }
         let phase = self.barrier.phase + 1;
@@ -242,7 +242,7 @@ impl Cluster {
         acquire: bool,
         aligned: bool,
     ) -> Flow {
-        if let Some(wait) = self.gathered(warp, at, aligned) {
+        if let Some(wait) = self.gathered(env, warp, at, aligned) {
             return wait;
         }
         let lane = at.lanes.trailing_zeros();

@@ -2,7 +2,7 @@
 
 use crate::check::FindingKind;
 use crate::number::Lanes;
-use crate::program::{Kind, Shuffle, Vote};
+use crate::program::{Kind, Op, Pc, Shuffle, Vote};
 
 use super::cluster::{Cluster, Env};
 use super::exec::{At, Flow, bits, predicate, set, set_predicate};
@@ -197,13 +197,79 @@ impl Cluster {
     }
 
     /// Whether an `.aligned` instruction has the whole warp together; otherwise how to wait for it.
-    pub(crate) fn gathered(&mut self, warp: &mut Warp, at: At, aligned: bool) -> Option<Flow> {
+    pub(crate) fn gathered(&mut self, env: &Env<'_>, warp: &mut Warp, at: At, aligned: bool) -> Option<Flow> {
         if aligned && at.lanes != warp.live && !warp.paths[at.path].forced {
+            self.report_skipped(env, warp, at);
             return Some(Flow::Wait(Wait::Converge { lanes: warp.live, aligned: true }));
         }
         warp.paths[at.path].forced = false;
         None
     }
+
+    /// Reports lanes that have gone round an `.aligned` instruction: they stand where this path will come, and cannot come back. Lanes
+    /// that are about to exit are left alone: to return early is common, and the hardware does not wait for them.
+    fn report_skipped(&mut self, env: &Env<'_>, warp: &Warp, at: At) {
+        let here = &warp.paths[at.path];
+        let Some(frame) = here.frames.last() else { return };
+        let code = &env.program.functions[frame.function as usize].code;
+        let gone = |pc: Pc| {
+            let leaves = code
+                .get(pc as usize)
+                .is_none_or(|op| op.guard.is_none() && matches!(op.kind, Kind::Ret | Kind::Exit));
+            !leaves && reaches(code, here.pc, pc) && !reaches(code, pc, here.pc)
+        };
+        let beside = here.lanes != at.lanes && gone(here.pc + 1);
+        let elsewhere = warp.paths.iter().enumerate().find(|(i, other)| {
+            *i != at.path && other.frames == here.frames && other.pc != here.pc && gone(other.pc)
+        });
+        if !beside && elsewhere.is_none() {
+            return;
+        }
+        let missing = warp.live & !at.lanes;
+        let second = elsewhere.map(|(_, other)| {
+            let lane = other.lanes.trailing_zeros().min(31);
+            Where::op(env.op_id(frame.function, other.pc), at.block, (warp.index, lane))
+        });
+        let lane = at.lanes.trailing_zeros().min(31);
+        let message = format!(
+            "lanes {:#010x} of the warp execute it without lanes {missing:#010x}, which have gone round it",
+            at.lanes
+        );
+        self.report(env, FindingKind::DivergentAligned, Where::thread(at, warp, lane), second, message, None);
+    }
+}
+
+/// Whether a path behind one op can come to another.
+fn reaches(code: &[Op], from: Pc, to: Pc) -> bool {
+    let mut seen = vec![false; code.len()];
+    let mut next = vec![from];
+    let mut first = true;
+    while let Some(pc) = next.pop() {
+        let Some(op) = code.get(pc as usize) else { continue };
+        if pc == to && !first {
+            return true;
+        }
+        if std::mem::replace(&mut seen[pc as usize], true) && !first {
+            continue;
+        }
+        first = false;
+        let falls = match &op.kind {
+            Kind::Bra { target, .. } => {
+                next.push(*target);
+                op.guard.is_some()
+            }
+            Kind::Brx { targets, .. } => {
+                next.extend(targets);
+                op.guard.is_some()
+            }
+            Kind::Ret | Kind::Exit => op.guard.is_some(),
+            _ => true,
+        };
+        if falls {
+            next.push(pc + 1);
+        }
+    }
+    false
 }
 
 /// The values, where the source lies inside the segment, and the source lanes (PTX ISA, `shfl.sync`).

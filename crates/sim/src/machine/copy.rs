@@ -364,7 +364,7 @@ impl Cluster {
                 Flow::Next
             }
             Kind::TensormapPublish { dst, src, strength } => {
-                if let Some(wait) = self.gathered(warp, at, true) {
+                if let Some(wait) = self.gathered(env, warp, at, true) {
                     return Ok(wait);
                 }
                 self.publish_map(env, warp, at, *dst, *src, *strength);

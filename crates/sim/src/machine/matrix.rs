@@ -68,7 +68,7 @@ impl Cluster {
         at: At,
         kind: &Kind,
     ) -> Result<Flow, Stop> {
-        if let Some(wait) = self.gathered(warp, at, true) {
+        if let Some(wait) = self.gathered(env, warp, at, true) {
             return Ok(wait);
         }
         if at.lanes != u32::MAX && !matches!(kind, Kind::Setmaxnreg { .. }) {

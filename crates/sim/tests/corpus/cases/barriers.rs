@@ -38,11 +38,7 @@ pub(crate) fn cases() -> Vec<Case> {
         ring("producer_consumer_wrong_count").poison(256).u32(5).finds(&[BarrierMisuse, Deadlock]),
         ring("producer_consumer_no_release").poison(256).u32(5).finds(&[Race, BarrierMisuse, Deadlock]),
         case("barrier_votes").block(128, 1).input(&numbers[..128]).exact(&votes),
-        case("divergent_barrier")
-            .block(64, 1)
-            .input(&numbers[..64])
-            .poison(256)
-            .finds(&[DivergentAligned, Race]),
+        case("divergent_barrier").block(64, 1).input(&numbers[..64]).poison(256).finds(&[DivergentAligned]),
         case("two_barriers_in_one_warp")
             .block(64, 1)
             .input(&numbers[..64])
