@@ -9,8 +9,8 @@ use crate::memory::{GlobalMemory, NumberMap, Overlay};
 use crate::program::{Function, Op, Pc, Program};
 use crate::{Options, SimError};
 
+use super::asynchronous::{Async, Reduction};
 use super::barrier::{Bar, ClusterBarrier};
-use super::copy::{Async, Reduction};
 use super::grid::Geometry;
 use super::matrix::Warpgroup;
 use super::mbarrier::Mbar;

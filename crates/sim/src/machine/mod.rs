@@ -13,11 +13,14 @@
 //! * Everything a kernel does wrong is a finding; an error is only what the simulator cannot do, or what was wrong before the start.
 
 mod access;
+mod asynchronous;
 mod atomic;
 mod barrier;
+mod bulk;
 mod cluster;
 mod collective;
-mod copy;
+mod control;
+mod cp_async;
 mod exec;
 mod grid;
 mod matrix;
@@ -26,6 +29,7 @@ mod printf;
 mod report;
 mod shared;
 mod sync;
+mod tensor_map;
 mod warp;
 
 pub(crate) use grid::{Geometry, capacity, refused, run};
