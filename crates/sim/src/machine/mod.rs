@@ -4,7 +4,11 @@
 //! grid     rounds: clusters run in parallel against the memory of the last round, then their writes are committed in order
 //! cluster  a seeded scheduler over the warps of its blocks, and the asynchronous work they start
 //! warp     paths of lanes through the program
-//! exec     one op for the lanes of a path; memory, synchronisation, copies and matrices in modules of their own
+//! exec     one op for the lanes of a path: values here; control, access, atomic, collective, barrier, mbarrier, cp_async, bulk and
+//!          matrix have the others
+//! asynchronous  what is under way, and when it happens
+//! sync     ordering through memory, for the checker
+//! report   from what went wrong to a finding
 //! ```
 //!
 //! # Contract
