@@ -313,7 +313,11 @@ pub(super) struct Later<'a> {
     /// The record's number in the history.
     pub(super) id: u32,
     pub(super) lane: u32,
-    pub(super) issuer_lane: u32,
+    /// All lanes that make this access: `lane`, and for a read of the same bytes perhaps others.
+    pub(super) lanes: u32,
+    /// The lane of the issuer whose own accesses are in program order; none where several lanes act, since what one did is not in the
+    /// program order of the others.
+    pub(super) own: u32,
     pub(super) know: &'a Knowledge,
     /// Numbers of records found settled, for the last write and for another access: neighbours tend to have the same.
     pub(super) settled: [Cell<u32>; 2],
@@ -332,7 +336,16 @@ impl Later<'_> {
     #[inline]
     pub(super) fn set_lane(&mut self, lane: u32) {
         self.lane = lane;
-        self.issuer_lane = lane;
+        self.lanes = 1 << lane;
+        self.own = self.lanes;
+    }
+
+    /// Several lanes that read the same bytes.
+    #[inline]
+    pub(super) fn set_lanes(&mut self, lanes: u32) {
+        self.lane = lanes.trailing_zeros() & 31;
+        self.lanes = lanes;
+        self.own = if lanes.is_power_of_two() { lanes } else { 0 };
     }
 
     /// Whether `earlier` is properly ordered before, whichever lane made it, and need not be remembered beyond this access
@@ -357,7 +370,7 @@ impl Later<'_> {
             && earlier.cluster() == self.record.cluster()
             && earlier.synchronous()
         {
-            lanes & (1 << self.issuer_lane)
+            lanes & self.own
         } else {
             0
         };

@@ -102,6 +102,11 @@ pub(super) struct History {
 }
 
 impl History {
+    /// Most readers of a byte that are remembered.
+    pub(super) fn longest_list(&self) -> usize {
+        self.longest_list
+    }
+
     pub(super) fn new(longest_list: usize) -> Self {
         History {
             records: Vec::new(),
@@ -139,7 +144,8 @@ impl History {
             record,
             id,
             lane,
-            issuer_lane: u32::from(a.issuer.lane & 31),
+            lanes: 1 << lane,
+            own: 1 << (a.issuer.lane & 31),
             know: a.know,
             settled: Default::default(),
         }
@@ -285,7 +291,14 @@ impl History {
             if !settled {
                 self.judge_write(cell.write, later);
             }
-            let others = if cell.others == 0 { me } else { self.read(cell.others, count, later) };
+            let others = match cell.others {
+                0 if later.lanes.is_power_of_two() => me,
+                0 => {
+                    let entry = Entry { key: later.record.stream(), id: later.id, lanes: later.lanes };
+                    self.link(&[entry], count)
+                }
+                others => self.read(others, count, later),
+            };
             return Cell { write: cell.write, others };
         }
         let alone = cell.others == 0 || cell.others & INDIRECT == 0 && self.is_settled(cell.others, 1, later);
@@ -361,34 +374,35 @@ impl History {
 
     /// A reader comes besides others: judges it, and returns the others with it.
     fn read(&mut self, others: u32, count: usize, later: &Later<'_>) -> u32 {
-        let bit = 1 << later.lane;
+        let lanes = later.lanes;
         let Some(list) = list_of(others) else {
-            if others == stamp(later.id, later.lane) {
+            if lanes.is_power_of_two() && others == stamp(later.id, later.lane) {
                 return others;
             }
             let old = self.entry(others);
             let record = &self.records[old.id as usize];
             let key = later.record.stream();
-            if old.key == key && old.lanes == bit && later.record.repeats(record) {
+            if old.key == key && old.lanes == lanes && later.record.repeats(record) {
                 return stamp(later.id, later.lane);
             }
             self.hit = self.hit.or_else(|| self.judge_writes(&[old], later));
             if old.id == later.id {
-                return self.link(&[Entry { lanes: old.lanes | bit, ..old }], count);
+                return self.link(&[Entry { lanes: old.lanes | lanes, ..old }], count);
             }
-            return self.link(&[old, Entry { key, id: later.id, lanes: bit }], count);
+            return self.link(&[old, Entry { key, id: later.id, lanes }], count);
         };
         if self.lists[list].writes {
             self.hit = self.hit.or_else(|| self.judge_writes(&self.lists[list].entries, later));
         }
         let last = self.lists[list].entries.len() - 1;
-        if self.lists[list].entries[last].id == later.id && self.lists[list].entries[last].lanes & bit != 0 {
+        if self.lists[list].entries[last].id == later.id && lanes & !self.lists[list].entries[last].lanes == 0
+        {
             return others;
         }
         let (list, others) = self.make_own(list, others, count);
         let last = &mut self.lists[list].entries[last];
         if last.id == later.id {
-            last.lanes |= bit;
+            last.lanes |= lanes;
         } else {
             self.add_reader(list, later);
         }
@@ -412,7 +426,7 @@ impl History {
         let (records, longest) = (&self.records, self.longest_list);
         let List { added, entries, .. } = &mut self.lists[list];
         let key = later.record.stream();
-        let mut newer = Entry { key, id: later.id, lanes: 1 << later.lane };
+        let mut newer = Entry { key, id: later.id, lanes: later.lanes };
         let (mut repeated, mut since) = (newer.lanes, later.record.clock());
         let mut gone = 0;
         // Newest first, so that each entry of this slot loses the lanes that have read again since. Only a newcomer

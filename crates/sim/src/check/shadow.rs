@@ -142,6 +142,36 @@ impl Shadow {
         }
     }
 
+    /// A read by those of `lanes` that are in groups which read the same `bytes` bytes, each with its start: what [`Self::access_lanes`]
+    /// does, in one step for a group. Calls `found` with the first lane of a group in conflict.
+    pub fn read_groups(
+        &mut self,
+        groups: &[(u32, u32)],
+        lanes: u32,
+        bytes: usize,
+        a: &Access<'_>,
+        mut found: impl FnMut(u32, Conflict),
+    ) {
+        if self.history.is_full() {
+            self.collect();
+        }
+        let mut later = self.history.enter_lanes(a);
+        for &(group, start) in groups {
+            let lanes = group & lanes;
+            if lanes == 0 {
+                continue;
+            }
+            let Some((start, end)) = self.cut(&(start as usize..(start as usize).saturating_add(bytes)))
+            else {
+                continue;
+            };
+            later.set_lanes(lanes);
+            if let Some(conflict) = self.history.access(&mut self.cells, (start, end), 0, &later) {
+                found(lanes.trailing_zeros(), conflict);
+            }
+        }
+    }
+
     /// The host, or whoever need not be checked, has written here.
     pub fn initialise(&mut self, range: Range<usize>) {
         if let Some((start, end)) = self.cut(&range) {
@@ -242,12 +272,17 @@ impl GlobalShadow {
     /// Memory that nobody has touched, uninitialised.
     #[must_use]
     pub fn new() -> GlobalShadow {
+        GlobalShadow::remembering(16)
+    }
+
+    /// The same with room for so many readers of a byte.
+    pub(super) fn remembering(readers: usize) -> GlobalShadow {
         GlobalShadow {
             pages: Vec::new(),
             numbers: HashMap::default(),
             recent: (u64::MAX, 0),
             host: BTreeMap::new(),
-            history: History::new(16),
+            history: History::new(readers),
         }
     }
 
@@ -407,7 +442,7 @@ impl GlobalShadow {
         self.history.collect(self.pages.iter_mut().map(|page| &mut page.cells[..]));
         if self.history.is_exhausted() {
             self.pages.iter_mut().for_each(|page| page.cells.fill(Cell::default()));
-            self.history = History::new(16);
+            self.history = History::new(self.history.longest_list());
         }
     }
 }

@@ -325,20 +325,18 @@ impl Cluster {
         let mut conflicts: SmallVec<[(u32, Conflict); 1]> = SmallVec::new();
         let mut blank = None;
         let Some(shadow) = &mut self.blocks[at.block].shadow else { return };
-        let mut judged = at.lanes;
+        let groups = if kind == AccessKind::Read { groups(at.lanes, places) } else { SmallVec::new() };
         if kind == AccessKind::Read {
-            judged = ends_of_runs(at.lanes, |lane| u64::from(places[lane]));
-            let (mut least, mut most) = (u32::MAX, 0);
-            for (lane, &place) in places.iter().enumerate() {
-                let on = at.lanes >> lane & 1 == 1;
-                least = least.min(if on { place } else { u32::MAX });
-                most = most.max(if on { place } else { 0 });
-            }
+            let (least, most) = groups
+                .iter()
+                .fold((u32::MAX, 0), |(least, most), &(_, place)| (least.min(place), most.max(place)));
             // Mostly all of the memory in question has been written.
             if shadow.first_uninitialised(least as usize..most as usize + bytes).is_some() {
-                blank = bits(judged).find_map(|lane| {
-                    let from = places[lane as usize] as usize;
-                    shadow.first_uninitialised(from..from + bytes).map(|first| (lane, first))
+                blank = groups.iter().find_map(|&(lanes, place)| {
+                    let from = place as usize;
+                    shadow
+                        .first_uninitialised(from..from + bytes)
+                        .map(|first| (lanes.trailing_zeros(), first))
                 });
             }
         }
@@ -352,15 +350,18 @@ impl Cluster {
                 strong: strong(strength),
                 proxy: Proxy::Generic,
             };
-            shadow.access_lanes(
-                lanes & judged,
-                bytes,
-                |lane| places[lane as usize] as usize,
-                &access,
-                |lane, conflict| {
-                    conflicts.push((lane, conflict));
-                },
-            );
+            let mut found = |lane, conflict| conflicts.push((lane, conflict));
+            if kind == AccessKind::Read {
+                shadow.read_groups(&groups, lanes, bytes, &access, &mut found);
+            } else {
+                shadow.access_lanes(
+                    lanes & at.lanes,
+                    bytes,
+                    |lane| places[lane as usize] as usize,
+                    &access,
+                    &mut found,
+                );
+            }
         }
         if let Some((lane, first)) = blank {
             self.uninitialised(env, warp, at, lane, "shared", first as u64, None);
@@ -732,6 +733,28 @@ fn distinct_stores(lanes: u32, addresses: &Lanes, values: &[Lanes]) -> u32 {
         }
     }
     distinct
+}
+
+/// Lanes that read the same place, as far as they are neighbours or half a warp apart: which, and where.
+#[inline]
+fn groups(lanes: u32, places: &[u32; 32]) -> SmallVec<[(u32, u32); 32]> {
+    let mut same = 0;
+    for lane in 0..31 {
+        same |= u32::from(places[lane] == places[lane + 1]) << lane;
+    }
+    let halves = lanes == u32::MAX && places[..16] == places[16..];
+    let (width, copies) = if halves { (16, 0x1_0001) } else { (32, 1u64) };
+    let below = |lane: u32| (1u64 << lane.min(width)) - 1;
+    // A run begins where a lane does not read what the one before it reads.
+    let mut starts = u64::from(lanes & !((same & lanes) << 1)) & below(32);
+    let mut groups = SmallVec::new();
+    while starts != 0 {
+        let first = starts.trailing_zeros();
+        starts &= starts - 1;
+        let run = below(starts.trailing_zeros()) & !below(first) & u64::from(lanes);
+        groups.push((low(run * copies), places[first as usize]));
+    }
+    groups
 }
 
 /// Of lanes next to each other that read the same place, the first and the last: whoever conflicts with one of them conflicts with one

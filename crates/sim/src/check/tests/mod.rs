@@ -1,5 +1,6 @@
 //! Tests of the checker's data structures.
 
+mod groups;
 mod laws;
 mod model;
 mod patterns;

@@ -190,7 +190,8 @@ impl World {
             phases: [[1; 2]; 2],
             mailboxes: (0..3).map(|_| Arc::new(Knowledge::new(0))).collect(),
             shadow: Shadow::new(BYTES),
-            global: GlobalShadow::new(),
+            // As many readers as in shared memory, so that both must find the same.
+            global: GlobalShadow::remembering(64),
             past: vec![Vec::new(); BYTES],
             written: [false; BYTES],
         }
