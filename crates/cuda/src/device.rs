@@ -4,8 +4,8 @@ use std::fmt;
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
-use crate::error::DriverError;
-use crate::ffi::{self, Library};
+use crate::error::CudaError;
+use crate::ffi::device as ffi;
 
 /// A compute capability such as 9.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,40 +46,107 @@ pub struct Device {
     pub ordinal: u32,
     /// Its name.
     pub name: String,
+    /// What identifies the chip whatever number it has; none on drivers before CUDA 11.4.
+    pub uuid: Option<[u8; 16]>,
     /// What its multiprocessors can do.
     pub compute_capability: ComputeCapability,
     /// Bytes of global memory.
     pub memory_bytes: u64,
     /// Number of multiprocessors.
     pub multiprocessors: u32,
+    /// Threads that a multiprocessor holds at once.
+    pub threads_per_multiprocessor: u32,
+    /// Threads that a block can have.
+    pub threads_per_block: u32,
+    /// The largest block along x, y and z.
+    pub largest_block: [u32; 3],
+    /// The largest grid along x, y and z.
+    pub largest_grid: [u32; 3],
     /// Bytes of shared memory that one block can opt in to.
     pub shared_bytes_per_block: u64,
+    /// Bytes of shared memory that a block has without opting in.
+    pub shared_bytes_without_opt_in: u64,
+    /// Bytes of shared memory of a multiprocessor.
+    pub shared_bytes_per_multiprocessor: u64,
+    /// 32-bit registers of a multiprocessor.
+    pub registers_per_multiprocessor: u32,
     /// Bytes of the second-level cache.
     pub l2_bytes: u64,
     /// Boost clock of the multiprocessors.
     pub clock_khz: u32,
+    /// Whether blocks can form clusters.
+    pub clusters: bool,
+    /// Whether all blocks of a launch can wait for each other.
+    pub cooperative: bool,
+    /// Whether memory can be allocated in the order of a stream.
+    pub memory_pools: bool,
+    /// Whether host and device may use managed memory at the same time.
+    pub concurrent_managed: bool,
 }
 
 impl Device {
-    pub(crate) fn describe(library: Library, ordinal: i32) -> Result<Device, DriverError> {
-        let handle = ffi::device(library, ordinal)?;
+    pub(crate) fn describe(ordinal: u32) -> Result<Device, CudaError> {
+        let handle = ffi::Device::get(i32::try_from(ordinal).unwrap_or(i32::MAX))?;
         // The driver reports counts and sizes as signed integers; none is ever negative.
-        let attribute = |which| ffi::attribute(handle, which).map(i32::unsigned_abs);
+        let number = |which| handle.attribute(which).map(i32::unsigned_abs);
+        let long = |which| number(which).map(u64::from);
+        // What an older driver does not know of, its devices do not have.
+        let flag = |which| handle.attribute(which).is_ok_and(|value| value != 0);
         Ok(Device {
-            ordinal: ordinal.unsigned_abs(),
-            name: ffi::name(handle)?,
+            ordinal,
+            name: handle.name()?,
+            uuid: handle.uuid().ok(),
             compute_capability: ComputeCapability {
-                major: attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                minor: attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+                major: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                minor: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             },
-            memory_bytes: ffi::total_memory(handle)?,
-            multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            shared_bytes_per_block: attribute(
-                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
-            )?
-            .into(),
-            l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
-            clock_khz: attribute(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            memory_bytes: handle.total_memory()?,
+            multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            threads_per_multiprocessor: number(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR,
+            )?,
+            threads_per_block: number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            largest_block: [
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+            ],
+            largest_grid: [
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+                number(Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+            ],
+            shared_bytes_per_block: long(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            shared_bytes_without_opt_in: long(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
+            shared_bytes_per_multiprocessor: long(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+            )?,
+            registers_per_multiprocessor: number(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR,
+            )?,
+            l2_bytes: long(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+            clock_khz: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+            clusters: flag(Attribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH),
+            cooperative: flag(Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH),
+            memory_pools: flag(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED),
+            concurrent_managed: flag(Attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS),
         })
+    }
+
+    /// Any number that the driver knows of the device, by the driver's name for it.
+    ///
+    /// # Errors
+    /// If the driver does not know the attribute.
+    pub fn attribute(&self, attribute: Attribute) -> Result<i32, CudaError> {
+        ffi::Device::get(i32::try_from(self.ordinal).unwrap_or(i32::MAX))?.attribute(attribute)
+    }
+
+    /// Whether kernels on this device can reach memory of the other.
+    ///
+    /// # Errors
+    /// If the driver does not answer.
+    pub fn can_access(&self, other: &Device) -> Result<bool, CudaError> {
+        let handle = |device: &Device| ffi::Device::get(i32::try_from(device.ordinal).unwrap_or(i32::MAX));
+        handle(self)?.can_access(handle(other)?)
     }
 }

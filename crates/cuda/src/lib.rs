@@ -1,35 +1,65 @@
-//! The NVIDIA driver, found at run time.
+//! CUDA from Rust, safely, with nothing but the driver.
 //!
-//! Nothing here is needed to build, and nothing panics when the driver is missing: [`Driver::load`] says what is
-//! absent and what to do about it.
+//! Nothing here is needed to build, and nothing panics when the driver is missing: every function that needs it returns an error that
+//! says what is absent and what to do about it.
 //!
 //! ```
 //! match tilewright_cuda::Driver::load() {
 //!     Ok(driver) => println!("CUDA {}, {} GPUs", driver.version(), driver.devices()?.len()),
 //!     Err(problem) => println!("{problem}; {}", problem.remedy()),
 //! }
-//! # Ok::<(), tilewright_cuda::DriverError>(())
+//! # Ok::<(), tilewright_cuda::CudaError>(())
 //! ```
 //!
 //! | you want | look at |
 //! | --- | --- |
-//! | is there a driver, how new is it, which GPUs | [`Driver`], [`Device`] |
-//! | which PTX the driver takes | [`PtxVersion`] |
-//! | where compiled kernels are kept | [`CacheFolder`] |
+//! | is there a driver, how new is it, which GPUs | [`Driver`], [`Device`], [`PtxVersion`] |
+//! | to use a GPU | [`Context`], [`Stream`], [`Event`] |
+//! | memory | [`Buffer`], [`Slice`], [`SliceMut`]; [`Stream::copy`], [`Stream::fill`] |
+//! | code | [`Code`], [`Context::load`], [`Module`], [`Kernel`], [`LaunchConfig`], [`TensorMap`] |
+//! | work that repeats | [`Stream::capture`], [`Graph`], [`GraphExec`] |
+//! | kernels compiled once | [`DiskCache`], [`KernelCache`], [`Pack`] |
 //!
-//! # Limits
+//! # What is safe
 //!
-//! This crate describes the machine; it does not run anything on the GPU.
+//! Loading code is `unsafe`: whoever does it vouches for the kernels. Everything else is safe: launches are checked against what
+//! the kernel is, memory lives until all operations on it are done, and operations of different streams on the same memory wait for
+//! each other.
 
 mod cache;
+mod code;
+mod context;
 mod device;
 mod driver;
 mod error;
+mod event;
 mod ffi;
+mod graph;
+mod launch;
+mod memory;
+mod pack;
+mod stream;
+mod tensor_map;
 mod version;
 
-pub use cache::{CACHE_VARIABLE, CacheFolder, CacheUsage};
+pub use bytemuck::Pod;
+pub use cache::{
+    CACHE_SIZE_VARIABLE, CACHE_VARIABLE, CacheFolder, CacheStats, CacheUsage, DEFAULT_CAP, DiskCache, Entry,
+    EntryInfo, EntryState, KernelCache, Key, KeyBuilder, KeyError, Problem, Put,
+};
+pub use code::{Code, Kernel, KernelAttributes, Module, Origin};
+pub use context::{Context, Limit};
+pub use cudarc;
+pub use cudarc::driver::sys::CUdevice_attribute as DeviceAttribute;
 pub use device::{ComputeCapability, Device};
 pub use driver::Driver;
-pub use error::DriverError;
+pub use error::{CudaError, Fault, LaunchRecord};
+pub use event::{Event, EventOptions};
+pub use graph::{Graph, GraphExec};
+pub use launch::{Arg, Arguments, ByValue, Dim3, LaunchConfig};
+pub use memory::{Buffer, Slice, SliceMut, Source, Target};
+pub use pack::{Form, Pack, PackBuilder, PackError, PackedKernel, PackedKernelRef};
+pub use stream::{Stream, StreamOptions};
+pub use tensor_map::TensorMap;
+pub use tilewright_ptx::{Access, Parameter, ParameterKind, PointerSpace, Signature};
 pub use version::{CudaVersion, PtxVersion};

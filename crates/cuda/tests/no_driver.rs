@@ -1,6 +1,6 @@
 //! Without a driver everything is an error value, never a panic.
 
-use tilewright_cuda::{Driver, DriverError};
+use tilewright_cuda::{CudaError, Driver};
 
 #[test]
 fn loading_never_panics_and_errors_have_remedies() {
@@ -12,9 +12,9 @@ fn loading_never_panics_and_errors_have_remedies() {
 
 #[test]
 fn messages_name_the_call_and_the_remedy() {
-    let missing = DriverError::NotFound { library: "libcuda.so.1" };
+    let missing = CudaError::NoDriver { library: "libcuda.so.1" };
     assert!(missing.to_string().starts_with("no NVIDIA driver: the library `libcuda.so.1` was not found"));
-    let none = DriverError::Call {
+    let none = CudaError::Call {
         call: "cuInit",
         code: 100,
         name: "CUDA_ERROR_NO_DEVICE".into(),

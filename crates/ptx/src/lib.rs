@@ -30,6 +30,7 @@ mod legal;
 mod note;
 mod parse;
 mod print;
+pub mod signature;
 mod symbols;
 mod target;
 mod words;
@@ -44,5 +45,8 @@ pub use legal::{Fault, Form, Need, Problem, Requirement, Sample, check, forms, r
 pub use note::{Note, NoteKind};
 pub use parse::parse;
 pub use print::Printed;
+pub use signature::{
+    Access, Parameter, ParameterKind, PointerSpace, Signature, signatures_from_text, signatures_to_text,
+};
 pub use target::{Specificity, Target, TargetOption, Version};
 pub use words::{Class, Modifier, Opcode, Shape, SpecialRegister, Type};

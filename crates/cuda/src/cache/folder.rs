@@ -8,6 +8,8 @@ use std::{fs, io};
 
 use etcetera::BaseStrategy;
 
+use super::trust;
+
 /// Names the cache folder; `off` or an empty value turns the cache off.
 pub const CACHE_VARIABLE: &str = "TILEWRIGHT_CACHE_DIR";
 
@@ -84,7 +86,7 @@ impl CacheFolder {
     /// Tries to create the folder and a file in it, as the cache would, and leaves nothing behind.
     pub fn check_writable(&self) -> io::Result<()> {
         let existed = self.path.is_dir();
-        fs::create_dir_all(&self.path)?;
+        trust::private_folder(&self.path)?;
         let probe = self.path.join(format!(".probe-{}", std::process::id()));
         fs::write(&probe, b"probe")?;
         fs::remove_file(&probe)?;

@@ -1,0 +1,208 @@
+//! A kernel: what is known of it, and how well it fits the device.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use cudarc::driver::sys::CUfunction_attribute as Attribute;
+use tilewright_ptx::{Access, Signature};
+
+use super::Loaded;
+use crate::context::Context;
+use crate::error::CudaError;
+use crate::ffi::launch as occupancy;
+use crate::ffi::module::Function;
+use crate::launch::{LaunchConfig, NOTHING};
+use crate::stream::Stream;
+
+/// A kernel of a module, ready to be launched. Clones are the same kernel.
+#[derive(Clone)]
+pub struct Kernel {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) module: Arc<Loaded>,
+    pub(crate) function: Function,
+    pub(crate) name: Arc<str>,
+    pub(crate) signature: Signature,
+    /// Parameters without those at the end that the code never reads.
+    pub(crate) needed: usize,
+    pub(crate) attributes: KernelAttributes,
+    /// Bytes of dynamic shared memory that the driver was asked to allow.
+    pub(crate) opted_in: AtomicU32,
+    /// Whether the driver was asked to allow clusters of more than 8.
+    pub(crate) large_clusters: AtomicBool,
+}
+
+/// What a kernel takes of a multiprocessor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KernelAttributes {
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of shared memory of a block that the code declares.
+    pub shared_bytes: u32,
+    /// Bytes of local memory of a thread: stack and spilled registers.
+    pub local_bytes: u32,
+    /// Bytes of constant memory.
+    pub constant_bytes: u32,
+    /// The largest block that it can be launched with.
+    pub threads_per_block: u32,
+    /// The compute capability that it was compiled for, as 90.
+    pub binary_version: u32,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kernel({})", self.name())
+    }
+}
+
+impl Kernel {
+    pub(super) fn new(module: &Arc<Loaded>, name: &str) -> Result<Kernel, CudaError> {
+        let context = &module.context;
+        let known = || module.signatures.iter().map(|kernel| kernel.name.clone()).collect();
+        let function = match context.guard(module.raw.function(name)) {
+            Err(CudaError::Call { code: 500, .. }) => {
+                return Err(CudaError::NoKernel { name: name.to_owned(), known: known() });
+            }
+            function => function?,
+        };
+        let Some(signature) = module.signatures.iter().find(|kernel| kernel.name == name) else {
+            return Err(CudaError::Code {
+                what: "the signature of a kernel in a cubin",
+                found: format!("nothing known of `{name}`"),
+                expected: "signatures (`Code::with_signatures`), or a driver of CUDA 12.4, which knows the sizes",
+            });
+        };
+        let number =
+            |attribute| context.guard(function.attribute(context.raw(), attribute)).map(i32::unsigned_abs);
+        let attributes = KernelAttributes {
+            registers: number(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            shared_bytes: number(Attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+            local_bytes: number(Attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+            constant_bytes: number(Attribute::CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES)?,
+            threads_per_block: number(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            binary_version: number(Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
+        };
+        let unused = signature.parameters.iter().rev().take_while(|parameter| {
+            parameter.access == Access::Unused && parameter.bytes as usize <= size_of_val(&NOTHING)
+        });
+        Ok(Kernel {
+            inner: Arc::new(Inner {
+                module: module.clone(),
+                function,
+                name: name.into(),
+                signature: signature.clone(),
+                needed: signature.parameters.len() - unused.count(),
+                attributes,
+                opted_in: AtomicU32::new(0),
+                large_clusters: AtomicBool::new(false),
+            }),
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Context {
+        &self.inner.module.context
+    }
+
+    /// Its parameters, and what it asks of a launch.
+    pub fn signature(&self) -> &Signature {
+        &self.inner.signature
+    }
+
+    /// What it takes of a multiprocessor.
+    pub fn attributes(&self) -> KernelAttributes {
+        self.inner.attributes
+    }
+
+    /// Blocks of so many threads, each with so many bytes of dynamic shared memory, that run on a multiprocessor at once.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn blocks_per_multiprocessor(&self, threads: u32, shared: u32) -> Result<u32, CudaError> {
+        self.opt_in(shared)?;
+        let context = self.context();
+        context.guard(occupancy::active_blocks(context.raw(), self.inner.function, threads, shared as usize))
+    }
+
+    /// The size of block that keeps the most threads running, no larger than `limit` (0 for none), and the least number of blocks that
+    /// fills the device with it.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn best_block(&self, shared: u32, limit: u32) -> Result<(u32, u32), CudaError> {
+        self.opt_in(shared)?;
+        let context = self.context();
+        context.guard(occupancy::best_block(context.raw(), self.inner.function, shared as usize, limit))
+    }
+
+    /// Clusters of this launch that run on the device at once.
+    ///
+    /// # Errors
+    /// If the launch has no possible shape.
+    pub fn active_clusters(&self, stream: &Stream, config: &LaunchConfig) -> Result<u32, CudaError> {
+        let shape = self.shape(config)?;
+        self.context().guard(occupancy::active_clusters(stream.raw(), self.inner.function, &shape))
+    }
+
+    /// The largest cluster that this launch could have.
+    ///
+    /// # Errors
+    /// If the launch has no possible shape.
+    pub fn largest_cluster(&self, stream: &Stream, config: &LaunchConfig) -> Result<u32, CudaError> {
+        self.allow_large_clusters()?;
+        let shape = self.shape(config)?;
+        self.context().guard(occupancy::largest_cluster(stream.raw(), self.inner.function, &shape))
+    }
+
+    /// Bytes of dynamic shared memory that a block may have so that so many blocks run on a multiprocessor.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn available_shared(&self, blocks: u32, threads: u32) -> Result<usize, CudaError> {
+        let context = self.context();
+        context.guard(occupancy::available_shared(context.raw(), self.inner.function, blocks, threads))
+    }
+
+    /// Asks the driver to allow that much dynamic shared memory, if it was not asked before.
+    #[inline]
+    pub(crate) fn opt_in(&self, shared: u32) -> Result<(), CudaError> {
+        let without = self.context().device().shared_bytes_without_opt_in;
+        if u64::from(shared) + u64::from(self.inner.attributes.shared_bytes) <= without
+            || shared <= self.inner.opted_in.load(Ordering::Acquire)
+        {
+            return Ok(());
+        }
+        let value = i32::try_from(shared).unwrap_or(i32::MAX);
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let context = self.context();
+        context.guard(self.inner.function.set_attribute(context.raw(), attribute, value))?;
+        // Two threads at once: the larger may be recorded while the smaller was asked for last, so the driver is asked again for the larger.
+        let before = self.inner.opted_in.fetch_max(shared, Ordering::AcqRel);
+        if before > shared {
+            let value = i32::try_from(before).unwrap_or(i32::MAX);
+            context.guard(self.inner.function.set_attribute(context.raw(), attribute, value))?;
+        }
+        Ok(())
+    }
+
+    /// Asks the driver to allow clusters of more than 8 blocks, if it was not asked before.
+    pub(crate) fn allow_large_clusters(&self) -> Result<(), CudaError> {
+        if self.inner.large_clusters.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let attribute = Attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+        let context = self.context();
+        context.guard(self.inner.function.set_attribute(context.raw(), attribute, 1))?;
+        self.inner.large_clusters.store(true, Ordering::Release);
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! Launches, checked against what the kernel is before the driver sees them.
+
+mod argument;
+mod check;
+mod config;
+mod history;
+
+use std::ffi::c_void;
+
+use smallvec::SmallVec;
+use tilewright_ptx::Access as Does;
+
+use crate::code::Kernel;
+use crate::error::CudaError;
+use crate::ffi;
+use crate::memory::order::Access;
+use crate::stream::Stream;
+use argument::Kind;
+
+pub use argument::{Arg, Arguments, ByValue};
+pub use config::{Dim3, LaunchConfig};
+pub(crate) use history::History;
+
+/// What a parameter that was left out, because the code never reads it, is given.
+pub(crate) static NOTHING: [u64; 512] = [0; 512];
+
+impl Kernel {
+    /// Enqueues the kernel.
+    ///
+    /// Number, size and kind of the arguments are checked against the kernel's parameters, and that memory which it writes is given as
+    /// `&mut`; parameters at the end that the code never reads can be left out. Memory that other streams use is waited for. Dynamic
+    /// shared memory beyond what the device gives without asking is asked for.
+    ///
+    /// ```no_run
+    /// # use tilewright_cuda::{Code, Context, LaunchConfig};
+    /// # let saxpy_ptx = "";
+    /// let context = Context::new(0)?;
+    /// let stream = context.stream()?;
+    /// let x = stream.upload(&[1.0f32; 1000])?;
+    /// let mut y = stream.upload(&[2.0f32; 1000])?;
+    /// // SAFETY: `saxpy` touches x and y below n only.
+    /// let saxpy = unsafe { context.load(&Code::ptx(saxpy_ptx)) }?.kernel("saxpy")?;
+    /// saxpy.launch(&stream, &LaunchConfig::cover(1000, 256), (3.0f32, &x, &mut y, 1000u32))?;
+    /// # Ok::<(), tilewright_cuda::CudaError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If arguments or shape are not what the kernel can be launched with, or the driver refuses.
+    #[inline]
+    pub fn launch<'a>(
+        &self,
+        stream: &Stream,
+        config: &LaunchConfig,
+        arguments: impl Arguments<'a>,
+    ) -> Result<(), CudaError> {
+        arguments.with(|arguments| self.launch_with(stream, config, arguments))
+    }
+
+    #[allow(unsafe_code)]
+    fn launch_with(
+        &self,
+        stream: &Stream,
+        config: &LaunchConfig,
+        arguments: &[Arg<'_>],
+    ) -> Result<(), CudaError> {
+        let context = self.context();
+        context.expect("the stream", stream.context())?;
+        let shape = self.shape(config)?;
+        self.check(arguments)?;
+        for (argument, parameter) in arguments.iter().zip(&self.inner.signature.parameters) {
+            let access = match parameter.access {
+                Does::Unused => continue,
+                Does::Read => Access::Read,
+                Does::Write | Does::ReadWrite | Does::Unknown => Access::Write,
+            };
+            match argument.kind {
+                Kind::Memory { memory, .. } => memory.before(stream, access)?,
+                Kind::Map(map) => map.memory().before(stream, access)?,
+                Kind::Number { .. } | Kind::Address | Kind::Bytes { .. } => {}
+            }
+        }
+        if let Some(capture) = stream.current_capture() {
+            capture.add_module(&self.inner.module);
+        }
+        let mut pointers: SmallVec<[*mut c_void; 24]> = arguments.iter().map(Arg::pointer).collect();
+        pointers.resize(self.inner.signature.parameters.len(), NOTHING.as_ptr().cast_mut().cast::<c_void>());
+        // SAFETY: there is a pointer for every parameter, to as many bytes (checked). Memory in the arguments lives until all operations on
+        // it are done, and conflicting operations were made to come before; that the kernel stays within is vouched for by who loaded it.
+        let launched =
+            unsafe { ffi::launch::launch(stream.raw(), self.inner.function, &shape, &mut pointers) };
+        match launched {
+            Ok(()) => {
+                stream.note_launch(&self.inner.name, shape.grid, shape.block);
+                Ok(())
+            }
+            Err(cause) => Err(self.refused(cause)),
+        }
+    }
+
+    #[cold]
+    fn refused(&self, cause: CudaError) -> CudaError {
+        match self.context().guard::<()>(Err(cause)) {
+            Err(cause) if !cause.is_sticky() => {
+                CudaError::Launch { kernel: self.inner.name.clone(), cause: Box::new(cause) }
+            }
+            Err(fault) => fault,
+            Ok(()) => CudaError::MissingSymbol { symbol: "cuLaunchKernel" },
+        }
+    }
+}

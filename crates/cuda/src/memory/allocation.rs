@@ -1,0 +1,163 @@
+//! A piece of memory with everything that must happen before it may go.
+
+use std::any::Any;
+use std::ffi::c_void;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::error::CudaError;
+use crate::ffi;
+use crate::memory::order::{Access, Order};
+use crate::stream::Stream;
+
+/// Memory that a device can reach. Shared by its owner, by graphs that use it and by tensor maps; freed with the last of them, after all
+/// operations on it.
+pub(crate) struct Allocation {
+    context: Context,
+    address: u64,
+    bytes: usize,
+    home: Home,
+    order: Order,
+}
+
+/// Where memory came from, and so how it goes.
+pub(crate) enum Home {
+    /// There is none.
+    Empty,
+    /// Freed in the order of a stream.
+    Stream(Stream),
+    /// Freed when all operations on it are done.
+    Device,
+    /// Page-locked memory of the host.
+    Host,
+    /// Somebody else's; its owner goes when all operations on it are done.
+    Foreign(Option<Box<dyn Any + Send + Sync>>),
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {:#x}", self.bytes, self.address)
+    }
+}
+
+impl Allocation {
+    /// Takes over memory: it will be freed as its home says.
+    pub(crate) fn own(context: &Context, address: u64, bytes: usize, home: Home) -> Arc<Allocation> {
+        Arc::new(Allocation { context: context.clone(), address, bytes, home, order: Order::default() })
+    }
+
+    /// Memory in the order of a stream.
+    pub(crate) fn in_order(stream: &Stream, bytes: usize) -> Result<Arc<Allocation>, CudaError> {
+        let context = stream.context();
+        stream.expect_live("allocating memory")?;
+        if bytes == 0 {
+            return Ok(Allocation::own(context, 0, 0, Home::Empty));
+        }
+        if !context.device().memory_pools {
+            return Allocation::at_once(context, bytes);
+        }
+        let address = explain(context, bytes, ffi::memory::allocate_async(stream.raw(), bytes))?;
+        let memory = Allocation::own(context, address, bytes, Home::Stream(stream.clone()));
+        // Other streams must not use it before it is there.
+        memory.order.before(stream, Access::Write)?;
+        Ok(memory)
+    }
+
+    /// Memory that is there when the function returns.
+    pub(crate) fn at_once(context: &Context, bytes: usize) -> Result<Arc<Allocation>, CudaError> {
+        if bytes == 0 {
+            return Ok(Allocation::own(context, 0, 0, Home::Empty));
+        }
+        let address = explain(context, bytes, ffi::memory::allocate(context.raw(), bytes))?;
+        Ok(Allocation::own(context, address, bytes, Home::Device))
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// To be called before an operation on it is enqueued, by those who hold off conflicting operations until it is.
+    #[inline]
+    pub(crate) fn before(self: &Arc<Allocation>, stream: &Stream, access: Access) -> Result<(), CudaError> {
+        match stream.current_capture() {
+            None => self.order.before(stream, access),
+            Some(capture) => capture.note(self, stream, access),
+        }
+    }
+
+    /// Frees; an error leaves the memory to the end of the process.
+    #[allow(unsafe_code)]
+    fn release(&mut self) -> Result<(), CudaError> {
+        let users = self.order.streams();
+        match &mut self.home {
+            Home::Empty => Ok(()),
+            Home::Stream(home) => {
+                let capturing = home.is_capturing();
+                let target = if capturing { self.context.janitor()? } else { home.raw() };
+                if capturing {
+                    home.precede(target)?;
+                }
+                for user in users.iter().filter(|user| *user != home) {
+                    user.precede(target)?;
+                }
+                // SAFETY: allocated in the order of a stream, freed once: here; `target` comes after all operations on it.
+                unsafe { ffi::memory::free_async(target, self.address) }
+            }
+            Home::Device => {
+                users.iter().try_for_each(Stream::finish)?;
+                // SAFETY: allocated at once, freed once: here; all operations on it are done.
+                unsafe { ffi::memory::free(self.context.raw(), self.address) }
+            }
+            Home::Host => {
+                users.iter().try_for_each(Stream::finish)?;
+                let pointer = std::ptr::with_exposed_provenance_mut::<c_void>(self.address as usize);
+                // SAFETY: allocated as host memory, freed once: here; all operations on it are done.
+                unsafe { ffi::memory::free_host(self.context.raw(), pointer) }
+            }
+            Home::Foreign(owner) => {
+                let done = users.iter().try_for_each(Stream::finish);
+                let owner = owner.take();
+                if done.is_err() {
+                    // Something may still write there.
+                    std::mem::forget(owner);
+                }
+                done
+            }
+        }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        // Only a lost context or a driver that shuts down refuse, and then nothing can be freed.
+        let _ = self.release();
+    }
+}
+
+/// Says how much there is when there is not enough.
+pub(crate) fn explain<T>(
+    context: &Context,
+    bytes: usize,
+    result: Result<T, CudaError>,
+) -> Result<T, CudaError> {
+    match result {
+        Err(CudaError::Call { code: 2, .. }) => {
+            let (free, total) = context.memory()?;
+            Err(CudaError::OutOfMemory { bytes: bytes as u64, free, total, device: context.ordinal() })
+        }
+        other => context.guard(other),
+    }
+}

@@ -1,0 +1,291 @@
+//! Streams: work in order.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::context::{Context, lock};
+use crate::error::{CudaError, LaunchRecord};
+use crate::event::{Event, EventOptions};
+use crate::ffi;
+use crate::graph::Capture;
+use crate::launch::History;
+
+/// How a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct StreamOptions {
+    /// Whether it waits for the default stream, and that for it.
+    pub blocking: bool,
+    /// Its priority; a smaller number is a greater priority, 0 is the least. See [`Context::stream_priorities`].
+    pub priority: i32,
+}
+
+/// Work in order: each operation begins when the one before it is done. Clones are the same stream.
+///
+/// Memory knows which streams used it: an operation on one stream that needs what another stream wrote waits for it, without being
+/// told, and memory is not freed before everybody is done with it. A program with one stream pays nothing for that.
+///
+/// ```no_run
+/// # use tilewright_cuda::Context;
+/// let context = Context::new(0)?;
+/// let (a, b) = (context.stream()?, context.stream()?);
+/// let mut data = a.upload(&[1u32, 2, 3])?;
+/// b.fill(&mut data, 7)?; // begins when the upload is done
+/// drop(b); // the stream ends when its work is done
+/// assert_eq!(a.download(&data)?, [7, 7, 7]);
+/// # Ok::<(), tilewright_cuda::CudaError>(())
+/// ```
+#[derive(Clone)]
+pub struct Stream {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    context: Context,
+    raw: ffi::stream::Stream,
+    id: u64,
+    history: Mutex<History>,
+    /// Whether `capture` has something; looked at before every operation.
+    capturing: AtomicBool,
+    capture: Mutex<Option<Capturing>>,
+}
+
+/// A stream that is being captured.
+struct Capturing {
+    capture: Arc<Capture>,
+    /// The end of what the stream did before.
+    before: Arc<ffi::event::Event>,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({} of device {})", self.inner.id, self.context().ordinal())
+    }
+}
+
+impl PartialEq for Stream {
+    fn eq(&self, other: &Stream) -> bool {
+        self.inner.id == other.inner.id
+    }
+}
+
+impl Eq for Stream {}
+
+impl Stream {
+    pub(crate) fn new(context: &Context, options: &StreamOptions) -> Result<Stream, CudaError> {
+        if options.priority != 0 {
+            let (least, greatest) = context.stream_priorities()?;
+            if !(greatest..=least).contains(&options.priority) {
+                return Err(CudaError::Priority { found: options.priority, least, greatest });
+            }
+        }
+        let raw = ffi::stream::Stream::new(context.raw().clone(), !options.blocking, options.priority);
+        Ok(Stream::adopt(context, context.guard(raw)?))
+    }
+
+    pub(crate) fn default_of(context: &Context) -> Stream {
+        Stream::adopt(context, ffi::stream::Stream::default_of(context.raw().clone()))
+    }
+
+    pub(crate) fn adopt(context: &Context, raw: ffi::stream::Stream) -> Stream {
+        // Numbers are never given twice, so that memory cannot take one stream for another.
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let inner = Arc::new(Inner {
+            context: context.clone(),
+            raw,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            history: Mutex::default(),
+            capturing: AtomicBool::new(false),
+            capture: Mutex::default(),
+        });
+        context.adopt(&inner);
+        Stream { inner }
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// A number that no other stream of the process has; faults name it.
+    pub fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    /// Its priority.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn priority(&self) -> Result<i32, CudaError> {
+        self.context().guard(self.raw().priority())
+    }
+
+    /// Waits until all its work is done.
+    ///
+    /// # Errors
+    /// If any of that work failed, or the stream is being captured.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.expect_live("waiting for a stream")?;
+        // What is enqueued by others while we wait may not be done when we return.
+        let mark = lock(&self.inner.history).mark();
+        self.context().guard(self.raw().synchronize())?;
+        lock(&self.inner.history).forget_until(mark);
+        Ok(())
+    }
+
+    /// Whether all its work is done.
+    ///
+    /// # Errors
+    /// If any of that work failed, or the stream is being captured.
+    pub fn is_idle(&self) -> Result<bool, CudaError> {
+        self.expect_live("asking a stream whether it is done")?;
+        self.context().guard(self.raw().is_idle())
+    }
+
+    /// An event (without timing) at the end of its work.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn record(&self) -> Result<Event, CudaError> {
+        let event = self.context().event_with(&EventOptions { timing: false, blocking: false })?;
+        event.record(self)?;
+        Ok(event)
+    }
+
+    /// What comes on this stream begins after the event, also one of another device. An event of a stream that is being captured makes
+    /// this one part of the capture.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        if let Some(capture) = event.capture().filter(|capture| !capture.is_over()) {
+            return self.join(capture, event.raw());
+        }
+        self.context().guard(self.raw().wait(event.raw()))
+    }
+
+    /// What comes on this stream begins after all that the other one has by now.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn wait_for(&self, other: &Stream) -> Result<(), CudaError> {
+        if self == other { Ok(()) } else { self.wait(&other.record()?) }
+    }
+
+    /// Calls a function on a thread of the driver when all work before it is done; work after it waits until it returns. It must not
+    /// call the driver, so nothing of this crate, not even drop a buffer. What it panics with is lost.
+    ///
+    /// # Errors
+    /// If the stream is being captured: a graph calls again and again, see [`Stream::host_call_in_graph`].
+    pub fn host_call(&self, function: impl FnOnce() + Send + 'static) -> Result<(), CudaError> {
+        if self.is_capturing() {
+            return Err(CudaError::Capture {
+                what: "a host function that can be called once",
+                capturing: true,
+                hint: "use `host_call_in_graph`",
+            });
+        }
+        self.context().guard(self.raw().host_call(Box::new(function)))
+    }
+
+    pub(crate) fn raw(&self) -> &ffi::stream::Stream {
+        &self.inner.raw
+    }
+
+    /// Remembers a launch.
+    #[inline]
+    pub(crate) fn note_launch(&self, kernel: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
+        lock(&self.inner.history).push(kernel, grid, block);
+    }
+
+    /// Whether the stream is being captured into a graph.
+    #[inline]
+    pub fn is_capturing(&self) -> bool {
+        self.inner.capturing.load(Ordering::Acquire)
+    }
+
+    /// The capture that the stream is part of.
+    #[inline]
+    pub(crate) fn current_capture(&self) -> Option<Arc<Capture>> {
+        if !self.is_capturing() {
+            return None;
+        }
+        lock(&self.inner.capture).as_ref().map(|capturing| capturing.capture.clone())
+    }
+
+    /// Refuses what cannot be captured.
+    pub(crate) fn expect_live(&self, what: &'static str) -> Result<(), CudaError> {
+        if self.is_capturing() {
+            return Err(CudaError::Capture { what, capturing: true, hint: "end the capture first" });
+        }
+        Ok(())
+    }
+
+    /// Puts the stream into a capture that has begun, or is about to begin, on it.
+    pub(crate) fn enter_capture(&self, capture: &Arc<Capture>) -> Result<(), CudaError> {
+        let before = self.context().take_event()?;
+        self.context().guard(before.record(self.raw()))?;
+        let mut slot = lock(&self.inner.capture);
+        *slot = Some(Capturing { capture: capture.clone(), before: Arc::new(before) });
+        self.inner.capturing.store(true, Ordering::Release);
+        capture.add_stream(self);
+        Ok(())
+    }
+
+    /// The capture is over.
+    pub(crate) fn leave_capture(&self) {
+        *lock(&self.inner.capture) = None;
+        self.inner.capturing.store(false, Ordering::Release);
+    }
+
+    /// Waits for an event inside of a capture.
+    fn join(&self, capture: Arc<Capture>, event: &ffi::event::Event) -> Result<(), CudaError> {
+        let joins = self.current_capture().is_none();
+        if joins {
+            self.enter_capture(&capture)?;
+        }
+        let waits = self.context().guard(self.raw().wait(event));
+        if joins && waits.is_err() {
+            self.leave_capture();
+        }
+        waits
+    }
+
+    /// Makes another stream's operations wait for all live work of this one.
+    pub(crate) fn precede(&self, other: &ffi::stream::Stream) -> Result<(), CudaError> {
+        if let Some(capturing) = lock(&self.inner.capture).as_ref() {
+            return self.context().guard(other.wait(&capturing.before));
+        }
+        let event = self.context().take_event()?;
+        self.context().guard(event.record(self.raw()).and_then(|()| other.wait(&event)))?;
+        self.context().return_event(event);
+        Ok(())
+    }
+
+    /// Makes another stream of the same capture wait for this one.
+    pub(crate) fn precede_in_capture(&self, other: &Stream) -> Result<(), CudaError> {
+        let event = ffi::event::Event::new(self.context().raw().clone(), false, false)?;
+        self.context().guard(event.record(self.raw()).and_then(|()| other.raw().wait(&event)))
+    }
+
+    /// Waits on this thread for all live work.
+    pub(crate) fn finish(&self) -> Result<(), CudaError> {
+        let before = lock(&self.inner.capture).as_ref().map(|capturing| capturing.before.clone());
+        match before {
+            Some(before) => self.context().guard(before.synchronize()),
+            None => self.synchronize(),
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn pending_launches(&self) -> (Vec<(u64, LaunchRecord)>, u64) {
+        lock(&self.history).pending(self.id)
+    }
+
+    pub(crate) fn forget_launches(&self) {
+        let mut history = lock(&self.history);
+        let mark = history.mark();
+        history.forget_until(mark);
+    }
+}
