@@ -243,7 +243,8 @@ impl Reader<'_> {
         let declared = &self.params[param as usize];
         let source = if may_point(declared, self.address_size) {
             let bits = i.types().map(Type::bits).sum::<u32>();
-            let whole = offset == 0 && bits == self.address_size && !matches!(result, Operand::List(_));
+            let several = matches!(result, Operand::List(parts) if parts.len() > 1);
+            let whole = offset == 0 && bits == self.address_size && !several;
             Source::Value { param, whole }
         } else if plain(declared) {
             Source::Number

@@ -48,7 +48,6 @@ pub(super) fn family(instruction: &Instruction) -> Family {
 
         O::Add | O::Sub | O::Mad | O::Min | O::Max | O::Neg | O::Abs | O::Cvt if float => Family::Number,
         O::Add | O::Addc | O::And | O::Or => Family::Data(Mode::Sum, 2),
-        O::Lop3 => Family::Data(Mode::Sum, 3),
         O::Sub | O::Subc => Family::Data(Mode::Difference, 2),
         O::Mad | O::Madc | O::Mad24 => Family::Product,
         O::Mov | O::Cvt | O::Shfl | O::Mapa => Family::Data(Mode::Copy, 1),
@@ -57,9 +56,9 @@ pub(super) fn family(instruction: &Instruction) -> Family {
         O::Shr | O::Bfe | O::Brev | O::Szext | O::Neg | O::Not | O::Cnot | O::Abs | O::Redux | O::Movmatrix =>
             Family::Data(Mode::Bits, 1),
         O::Xor => Family::Data(Mode::Bits, 2),
-        O::Vabsdiff | O::Vabsdiff2 | O::Vabsdiff4 | O::Vadd | O::Vadd2 | O::Vadd4 | O::Vavrg2 | O::Vavrg4 | O::Vmad
-        | O::Vmax | O::Vmax2 | O::Vmax4 | O::Vmin | O::Vmin2 | O::Vmin4 | O::Vset | O::Vset2 | O::Vset4 | O::Vshl
-        | O::Vshr | O::Vsub | O::Vsub2 | O::Vsub4 => Family::Data(Mode::Bits, 3),
+        O::Lop3 | O::Vabsdiff | O::Vabsdiff2 | O::Vabsdiff4 | O::Vadd | O::Vadd2 | O::Vadd4 | O::Vavrg2 | O::Vavrg4
+        | O::Vmad | O::Vmax | O::Vmax2 | O::Vmax4 | O::Vmin | O::Vmin2 | O::Vmin4 | O::Vset | O::Vset2 | O::Vset4
+        | O::Vshl | O::Vshr | O::Vsub | O::Vsub2 | O::Vsub4 => Family::Data(Mode::Bits, 3),
 
         O::Activemask | O::Bfind | O::Bmsk | O::Clz | O::Copysign | O::Cos | O::Div | O::Dp2a | O::Dp4a | O::Elect
         | O::Ex2 | O::Fma | O::Fns | O::Getctarank | O::Isspacep | O::Istypep | O::Lg2 | O::Match | O::Mma | O::Mul

@@ -28,8 +28,8 @@
 //!
 //! # Limits
 //!
-//! * A pointer that is stored, to the stack or as an argument of a call, too, is not followed: its access is unknown.
-//!   So are structures by value and everything in code that was compiled without optimisation.
+//! * A pointer that is stored, to shared memory, to the stack or as an argument of a call, too, is not followed: its
+//!   access is unknown. So is that of a structure by value.
 //! * A 64-bit parameter that is added to a pointer from memory without being scaled is taken for a pointer itself, and so
 //!   is one that is added to a parameter of which nothing else says that it is a pointer.
 //! * A pointer that is multiplied or shifted left (bits hidden above the address) is taken for a number.

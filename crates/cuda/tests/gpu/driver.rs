@@ -1,23 +1,16 @@
-//! What the driver says about a real GPU. Ignored, visibly, where there is none; `TILEWRIGHT_REQUIRE_GPU=1` makes that a
-//! failure.
+//! The driver and what it says about devices.
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use tilewright_cuda::{ComputeCapability, Driver, PtxVersion};
 
-fn main() {
-    let required = std::env::var_os("TILEWRIGHT_REQUIRE_GPU").is_some_and(|value| value == "1");
-    let ignored = Driver::load().is_err() && !required;
-    let trials = [
-        Trial::test("driver_version_and_ptx", driver_version_and_ptx),
-        Trial::test("devices_are_described", devices_are_described),
-        Trial::test("loading_twice_and_from_threads", loading_twice_and_from_threads),
-    ];
-    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(ignored)).collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
-}
+use crate::ensure;
 
-fn ensure(condition: bool, what: impl std::fmt::Display) -> Result<(), Failed> {
-    if condition { Ok(()) } else { Err(what.to_string().into()) }
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        Trial::test("driver::driver_version_and_ptx", driver_version_and_ptx),
+        Trial::test("driver::devices_are_described", devices_are_described),
+        Trial::test("driver::loading_twice_and_from_threads", loading_twice_and_from_threads),
+    ]
 }
 
 fn driver_version_and_ptx() -> Result<(), Failed> {
