@@ -159,14 +159,18 @@ impl Context {
         Event::new(self, options)
     }
 
-    /// Waits until everything on the device that this process asked for is done.
+    /// Waits until everything on the device that this process asked for is done. While a stream is being captured, by whatever thread, the
+    /// driver cannot wait for the work of other libraries: then it is everything that was asked for through this crate.
     ///
     /// # Errors
     /// If anything of that failed.
     pub fn synchronize(&self) -> Result<(), CudaError> {
-        self.guard(self.inner.raw.synchronize())?;
-        self.live_streams().iter().for_each(|stream| stream.forget_launches());
-        Ok(())
+        let streams = self.live_streams();
+        if self.guard(self.inner.raw.synchronize())? {
+            streams.iter().for_each(|stream| stream.forget_launches());
+            return Ok(());
+        }
+        streams.into_iter().map(Stream::from).try_for_each(|stream| stream.finish())
     }
 
     /// Free and total bytes of the device.

@@ -278,6 +278,12 @@ impl Stream {
     }
 }
 
+impl From<Arc<Inner>> for Stream {
+    fn from(inner: Arc<Inner>) -> Stream {
+        Stream { inner }
+    }
+}
+
 impl Inner {
     pub(crate) fn pending_launches(&self) -> (Vec<(u64, LaunchRecord)>, u64) {
         lock(&self.history).pending(self.id)

@@ -2,9 +2,11 @@
 
 use std::ffi::c_int;
 use std::ptr;
+use std::sync::Mutex;
 
 use super::device::Device;
 use super::{Shared, call, sys};
+use crate::context::lock;
 use crate::error::CudaError;
 
 /// A primary context, retained until dropped.
@@ -12,6 +14,15 @@ use crate::error::CudaError;
 pub(crate) struct Context {
     device: Device,
     raw: Shared<sys::CUcontext>,
+    captures: Mutex<Captures>,
+}
+
+/// Streams that are being captured: waiting for the whole context would end their captures.
+#[derive(Debug, Default)]
+struct Captures {
+    under_way: usize,
+    /// Modules to unload when none is.
+    modules: Vec<Shared<sys::CUmodule>>,
 }
 
 impl Context {
@@ -19,7 +30,7 @@ impl Context {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointer is valid for the call, and a `Device` only comes from the driver.
         unsafe { call!(cuDevicePrimaryCtxRetain(&raw mut raw, device.0)) }?;
-        Ok(Context { device, raw: Shared(raw) })
+        Ok(Context { device, raw: Shared(raw), captures: Mutex::default() })
     }
 
     pub(crate) fn device(&self) -> Device {
@@ -43,11 +54,42 @@ impl Context {
         unsafe { call!(cuCtxSetCurrent(self.raw.0)) }
     }
 
-    /// Waits for all work of the context.
-    pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
+    /// Waits for all work of the context; `false` if it cannot because a stream of it is being captured.
+    pub(crate) fn synchronize(&self) -> Result<bool, CudaError> {
         self.bind()?;
+        // Held while waiting, so that no capture begins.
+        let captures = lock(&self.captures);
+        if captures.under_way > 0 {
+            return Ok(false);
+        }
         // SAFETY: the context is bound.
-        unsafe { call!(cuCtxSynchronize()) }
+        unsafe { call!(cuCtxSynchronize()) }.map(|()| true)
+    }
+
+    /// A capture is about to begin.
+    pub(crate) fn enter_capture(&self) {
+        lock(&self.captures).under_way += 1;
+    }
+
+    /// A capture is over.
+    pub(crate) fn leave_capture(&self) {
+        let mut captures = lock(&self.captures);
+        captures.under_way -= 1;
+        if captures.under_way == 0 && self.bind().is_ok() {
+            for module in std::mem::take(&mut captures.modules) {
+                unload(module);
+            }
+        }
+    }
+
+    /// Unloads a module when what was launched of it is done.
+    pub(super) fn unload(&self, module: Shared<sys::CUmodule>) {
+        let mut captures = lock(&self.captures);
+        if captures.under_way > 0 {
+            captures.modules.push(module);
+        } else if self.bind().is_ok() {
+            unload(module);
+        }
     }
 
     /// Free and total bytes.
@@ -98,6 +140,13 @@ impl Context {
         // SAFETY: the context is bound; the driver checks the value.
         unsafe { call!(cuCtxSetLimit(limit, value)) }
     }
+}
+
+/// With the context bound, no capture under way, and each module once.
+fn unload(module: Shared<sys::CUmodule>) {
+    // Kernels of it may still run. If that cannot be waited for, the context is lost, and everything with it.
+    // SAFETY: the context is bound, the module is loaded, and nothing of it runs.
+    let _ = unsafe { call!(cuCtxSynchronize()).and_then(|()| call!(cuModuleUnload(module.0))) };
 }
 
 impl Drop for Context {

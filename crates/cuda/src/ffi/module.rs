@@ -70,11 +70,7 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // Kernels of it may still run. If that cannot be waited for (a capture is under way, or the context is lost), the code stays.
-        if self.context.synchronize().is_ok() {
-            // SAFETY: loaded once, unloaded once; nothing runs.
-            let _ = unsafe { call!(cuModuleUnload(self.raw.0)) };
-        }
+        self.context.unload(self.raw);
     }
 }
 

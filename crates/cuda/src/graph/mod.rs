@@ -54,8 +54,10 @@ impl Stream {
         self.expect_live("capturing")?;
         let capture = Capture::new();
         self.enter_capture(&capture)?;
+        self.context().raw().enter_capture();
         if let Err(error) = self.context().guard(self.raw().begin_capture()) {
             capture.finish();
+            self.context().raw().leave_capture();
             return Err(error.into());
         }
         // Also if `work` panics, the stream must be usable afterwards.
@@ -99,6 +101,7 @@ impl Ending<'_> {
         let context = self.stream.context();
         let ended = context.guard(self.stream.raw().end_capture());
         let resources = self.capture.finish();
+        context.raw().leave_capture();
         Ok(Graph { context: context.clone(), raw: ended?, resources })
     }
 }
@@ -108,6 +111,7 @@ impl Drop for Ending<'_> {
         if !self.capture.is_over() {
             let _ = self.stream.raw().end_capture();
             self.capture.finish();
+            self.stream.context().raw().leave_capture();
         }
     }
 }
