@@ -148,6 +148,24 @@ pub enum CudaError {
         /// Its log.
         log: String,
     },
+    /// NVRTC is not on this machine.
+    #[error("no NVRTC, the library that compiles CUDA C++: tried {}", tried.join(", "))]
+    NoNvrtc {
+        /// The names that were looked for.
+        tried: Vec<String>,
+    },
+    /// NVRTC refused a program.
+    #[error("{call} failed: {text} ({code}){}{log}", if log.is_empty() { "" } else { "\n" })]
+    Nvrtc {
+        /// The function of NVRTC.
+        call: &'static str,
+        /// NVRTC's number of the error.
+        code: u32,
+        /// NVRTC's text for it.
+        text: String,
+        /// The compiler's log.
+        log: String,
+    },
     /// More memory was asked for than there is.
     #[error("no room for {bytes} bytes: {free} of {total} bytes are free on device {device}")]
     OutOfMemory {
@@ -346,6 +364,10 @@ impl CudaError {
             }
             CudaError::Compile { .. } => "the log names the line; update the driver if it does not know the instruction".into(),
             CudaError::Launch { cause, .. } => cause.remedy(),
+            CudaError::NoNvrtc { .. } => {
+                "install NVRTC (the toolkit, or the Python wheel `nvidia-cuda-nvrtc`) or name it with TILEWRIGHT_NVRTC".into()
+            }
+            CudaError::Nvrtc { .. } => "correct the program; the log names the line".into(),
             CudaError::NoDevice { .. } => "check CUDA_VISIBLE_DEVICES and `nvidia-smi`".into(),
             CudaError::Call { code, .. } => match code {
                 34 => "a stub of the CUDA toolkit was loaded; remove its `stubs` folder from the library path".into(),

@@ -19,6 +19,7 @@
 //! | code | [`Code`], [`Context::load`], [`Module`], [`Kernel`], [`LaunchConfig`], [`TensorMap`] |
 //! | work that repeats | [`Stream::capture`], [`Graph`], [`GraphExec`] |
 //! | kernels compiled once | [`DiskCache`], [`KernelCache`], [`Pack`] |
+//! | CUDA C++, where NVRTC is installed (feature `nvrtc`) | `CudaSource`, `Context::load_cuda` |
 //!
 //! # What is safe
 //!
@@ -37,6 +38,8 @@ mod ffi;
 mod graph;
 mod launch;
 mod memory;
+#[cfg(feature = "nvrtc")]
+mod nvrtc;
 mod pack;
 mod stream;
 mod tensor_map;
@@ -58,6 +61,8 @@ pub use event::{Event, EventOptions};
 pub use graph::{Graph, GraphExec};
 pub use launch::{Arg, Arguments, ByValue, Dim3, LaunchConfig};
 pub use memory::{Buffer, Slice, SliceMut, Source, Target};
+#[cfg(feature = "nvrtc")]
+pub use nvrtc::{CompiledSource, CudaSource, nvrtc_version};
 pub use pack::{Form, Pack, PackBuilder, PackError, PackedKernel, PackedKernelRef};
 pub use stream::{Stream, StreamOptions};
 pub use tensor_map::TensorMap;

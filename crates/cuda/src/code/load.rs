@@ -1,8 +1,8 @@
 //! From code to a module: compiled by the driver once, kept on disk, loaded.
 
 use std::num::NonZero;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use tilewright_ptx::{
@@ -38,7 +38,7 @@ impl Context {
             // SAFETY: the caller's.
             Image::Ptx(text) => unsafe { load_ptx(self, text, code) },
         };
-        Ok(Module { loaded: Arc::new(module?) })
+        Ok(Module::new(module?))
     }
 
     /// Loads many pieces of code at once, on all cores; the results come in the order of the code.

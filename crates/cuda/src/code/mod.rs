@@ -110,6 +110,8 @@ pub enum Origin {
 #[derive(Clone, Debug)]
 pub struct Module {
     loaded: Arc<Loaded>,
+    /// Other names of kernels, and what they are in the code.
+    names: Arc<[(String, String)]>,
 }
 
 pub(crate) struct Loaded {
@@ -147,7 +149,18 @@ impl Module {
     /// # Errors
     /// If there is none of that name.
     pub fn kernel(&self, name: &str) -> Result<Kernel, CudaError> {
-        Kernel::new(&self.loaded, name)
+        let other = self.names.iter().find(|(other, _)| other == name);
+        Kernel::new(&self.loaded, other.map_or(name, |(_, name)| name))
+    }
+
+    fn new(loaded: Loaded) -> Module {
+        Module { loaded: Arc::new(loaded), names: Arc::default() }
+    }
+
+    /// With other names for kernels.
+    #[cfg(feature = "nvrtc")]
+    pub(crate) fn with_names(self, names: Vec<(String, String)>) -> Module {
+        Module { names: names.into(), ..self }
     }
 
     /// The only kernel.

@@ -17,6 +17,8 @@ pub(crate) mod graph;
 pub(crate) mod launch;
 pub(crate) mod memory;
 pub(crate) mod module;
+#[cfg(feature = "nvrtc")]
+pub(crate) mod nvrtc;
 pub(crate) mod stream;
 
 use std::ffi::CStr;
