@@ -1,6 +1,7 @@
 //! The runtime on a real GPU. Ignored, visibly, where there is none; `TILEWRIGHT_REQUIRE_GPU=1` makes that a failure.
 
 mod driver;
+mod foreign;
 mod launch;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -9,7 +10,7 @@ use tilewright_cuda::Driver;
 fn main() {
     let required = std::env::var_os("TILEWRIGHT_REQUIRE_GPU").is_some_and(|value| value == "1");
     let ignored = Driver::load().is_err() && !required;
-    let trials: Vec<Trial> = [driver::trials(), launch::trials()]
+    let trials: Vec<Trial> = [driver::trials(), foreign::trials(), launch::trials()]
         .into_iter()
         .flatten()
         .map(|trial| trial.with_ignored_flag(ignored))
