@@ -61,6 +61,7 @@ mod nvrtc {
             if (i < n) x[i] *= by;
         }";
         let source = CudaSource::new("scale.cu", text).kernel("scale<float>").kernel("scale<int>");
+        let _alone = crate::CACHE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let folder = tempfile::tempdir()?;
         context.set_cache(DiskCache::at(folder.path().join("cache")));
         // SAFETY: the kernel touches x below n only.

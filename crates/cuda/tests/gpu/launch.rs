@@ -159,6 +159,7 @@ fn a_graph_keeps_what_it_needs() -> Result<(), Failed> {
 #[allow(unsafe_code)]
 fn the_second_load_comes_from_disk() -> Result<(), Failed> {
     let context = Context::new(0)?;
+    let _alone = crate::CACHE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = tempfile::tempdir()?;
     context.set_cache(DiskCache::at(folder.path().join("cache")));
     // SAFETY: as in `load`.

@@ -18,6 +18,9 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
+/// Held by trials that change the cache of the context, which all share.
+static CACHE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 /// An error with this text unless the condition holds.
 fn ensure(condition: bool, what: impl std::fmt::Display) -> Result<(), Failed> {
     if condition { Ok(()) } else { Err(what.to_string().into()) }
