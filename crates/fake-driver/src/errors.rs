@@ -61,10 +61,6 @@ const DESCRIPTIONS: &[(CUresult, &str)] = &[
         CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,
         "attempt to terminate a thread-local capture sequence from another thread",
     ),
-    (
-        CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
-        "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update",
-    ),
 ];
 
 /// Text that lives as long as the process, as the callers expect, made once.

@@ -47,12 +47,13 @@
 //!
 //! * Linux, 64 bits. Contexts are primary contexts; there are no arrays, textures, IPC, virtual memory management,
 //!   `cuLibrary*` functions, conditional or memory nodes added by hand, or batched memory operations.
+//! * The functions are those of driver 13.0 that this project calls; a call of any other is a missing symbol.
 //! * `cuGetProcAddress` finds nothing: functions are found by their symbols, as cudarc does.
 //! * Cubins are what its own linker made. Variables of modules start as zero. Occupancy ignores registers.
 //! * `cuMemFree`, `cuMemFreeHost`, `cuModuleUnload` wait for nothing, where real drivers often do without promising it.
 //! * A copy or memset with a bad address is error 700 when it runs; real drivers may refuse it at once.
 //! * Races between unordered accesses to live memory show in the data only, not as an error.
-//! * Times of events count operations.
+//! * Times of events count operations. Memory that a capture allocates counts as used for good.
 #![allow(unsafe_code, reason = "the C interface of a driver, all pointers and promises of the caller")]
 #![allow(
     clippy::cast_possible_truncation,

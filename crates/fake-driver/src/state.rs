@@ -29,7 +29,7 @@ impl Config {
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.trim().parse::<u64>().ok());
         Config {
             devices: number("FAKE_CUDA_DEVICES").unwrap_or(2) as usize,
-            // What the driver reports for an H200.
+            // About what an H200 has.
             memory: number("FAKE_CUDA_MEMORY").unwrap_or(150_109_880_320),
             lazy: number("FAKE_CUDA_LAZY") != Some(0),
             patience: Duration::from_millis(number("FAKE_CUDA_PATIENCE_MS").unwrap_or(100)),
@@ -199,7 +199,11 @@ impl State {
         self.links.end_context(device);
         self.graphs.end_context(device);
         self.execs.end_context(device);
-        self.memory.end_context(device);
+        for (pool, bytes) in self.memory.end_context(device) {
+            if let Ok(pool) = self.pools.get_mut(pool) {
+                pool.used = pool.used.saturating_sub(bytes);
+            }
+        }
         let Device { default_pool, pool, .. } = self.devices[device];
         self.devices[device] = Device { default_pool, pool, ..Device::default() };
     }

@@ -382,6 +382,21 @@ fn memory_runs_out() {
 }
 
 #[test]
+fn memory_costs_nothing_until_it_is_used() {
+    Fake::new().run("memory_costs_nothing_until_it_is_used", |_| {
+        let gpu = Gpu::new(0);
+        let (data, stream) = (gpu.alloc(2 << 30), gpu.stream());
+        // SAFETY: live memory.
+        check(unsafe { sys::cuMemsetD32Async(data + (1 << 30), 4, 1, stream) });
+        assert_eq!(words(data + (1 << 30), 2, stream), [4, 0]);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        let kilobytes: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(kilobytes < 1 << 20, "{kilobytes} kB are resident");
+    });
+}
+
+#[test]
 fn leaks_are_counted_even_when_the_context_goes() {
     Fake::new().run("leaks_are_counted_even_when_the_context_goes", |driver| {
         let gpu = Gpu::new(0);

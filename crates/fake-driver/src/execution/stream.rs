@@ -11,7 +11,7 @@ use crate::execution::{Action, Recorded};
 use crate::graph::Participation;
 use crate::state::{Owned, State};
 
-/// The lowest and the highest priority, as on the hardware.
+/// The lowest and the highest priority.
 pub(crate) const PRIORITIES: (i32, i32) = (0, -5);
 
 const NON_BLOCKING: u32 = 1;

@@ -20,6 +20,11 @@ const GRANULARITY: u64 = 512;
 const FRESH: u8 = 0xCD;
 const FRESH_LIMIT: usize = 64 << 20;
 const FREED: u8 = 0xDD;
+/// Alignment of what stands for device memory: the host's allocator gives so much without touching every page, so
+/// that an allocation of many gigabytes costs nothing until it is used.
+const ALIGN: usize = 16;
+/// Alignment of pinned and managed memory.
+const PAGE: usize = 4096;
 /// How much freed host memory is kept aside.
 const QUARANTINE: usize = 256 << 20;
 
@@ -31,8 +36,8 @@ struct Storage {
 }
 
 impl Storage {
-    fn new(bytes: u64, fill: Option<u8>) -> Option<Storage> {
-        let layout = Layout::from_size_align(bytes.max(1) as usize, 4096).ok()?;
+    fn new(bytes: u64, align: usize, fill: Option<u8>) -> Option<Storage> {
+        let layout = Layout::from_size_align(bytes.max(1) as usize, align).ok()?;
         // SAFETY: the layout is not of size 0.
         let start = unsafe { alloc_zeroed(layout) };
         if start.is_null() {
@@ -46,8 +51,8 @@ impl Storage {
     }
 
     /// Memory with the contents of an allocation that nobody has written.
-    fn fresh(bytes: u64) -> Option<Storage> {
-        Storage::new(bytes, Some(FRESH))
+    fn fresh(bytes: u64, align: usize) -> Option<Storage> {
+        Storage::new(bytes, align, Some(FRESH))
     }
 
     fn fill(&self, byte: u8) {
@@ -243,17 +248,17 @@ impl AddressSpace {
         self.leaked_registered + self.count(|kind| kind == Kind::Registered)
     }
 
-    pub(crate) fn end_context(&mut self, device: usize) {
+    /// Drops the memory of a context that ends; returns pools and the bytes that they get back.
+    pub(crate) fn end_context(&mut self, device: usize) -> Vec<(usize, u64)> {
         let before = (self.live_device(), self.live_host(), self.live_registered());
         (self.leaked_device, self.leaked_host, self.leaked_registered) = (0, 0, 0);
         let gone: Vec<u64> =
             self.ranges.values().filter(|range| range.device == device).map(|range| range.base).collect();
-        for base in gone {
-            self.discard(base);
-        }
+        let gone: Vec<Range> = gone.into_iter().filter_map(|base| self.discard(base)).collect();
         self.leaked_device = before.0 - self.live_device();
         self.leaked_host = before.1 - self.live_host();
         self.leaked_registered = before.2 - self.live_registered();
+        gone.iter().filter_map(|range| Some((range.pool?, range.bytes))).collect()
     }
 
     /// Removes a range. Host memory stays readable for a while, full of poison.
@@ -370,8 +375,11 @@ impl Driver {
         if matches!(kind, Kind::Device | Kind::Variable) {
             let base = self.reserve(device, bytes, None, false)?;
             // Variables without a value are zero, by the rules of PTX.
-            let storage =
-                if kind == Kind::Device { Storage::fresh(bytes) } else { Storage::new(bytes, None) };
+            let storage = if kind == Kind::Device {
+                Storage::fresh(bytes, ALIGN)
+            } else {
+                Storage::new(bytes, ALIGN, None)
+            };
             let Some(storage) = storage else {
                 self.release(base);
                 return Err(out_of_memory);
@@ -382,7 +390,7 @@ impl Driver {
             }
             return Ok(base);
         }
-        let storage = Storage::fresh(bytes).ok_or(out_of_memory)?;
+        let storage = Storage::fresh(bytes, PAGE).ok_or(out_of_memory)?;
         let base = storage.start as u64;
         let range = Range { storage: Some(storage), ..Range::reserved(base, bytes, device, kind) };
         self.memory.ranges.insert(base, range);
@@ -404,7 +412,7 @@ impl Driver {
         if range.of_graph && range.storage.is_some() {
             return Err(format!("the graph was launched again before its memory at {base:#x} was freed"));
         }
-        range.storage = Some(Storage::fresh(range.bytes).ok_or("the host has no memory left")?);
+        range.storage = Some(Storage::fresh(range.bytes, ALIGN).ok_or("the host has no memory left")?);
         Ok(())
     }
 
