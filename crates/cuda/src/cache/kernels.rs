@@ -235,12 +235,14 @@ mod tests {
 
     #[test]
     fn sixteen_threads_make_each_value_once() {
+        const ROUNDS: usize = 300;
         let cache = KernelCache::<usize, usize>::new();
         let made = AtomicUsize::new(0);
-        on_all_threads(|index| {
-            for step in 0..100 {
-                // Every thread walks through the same keys from another beginning.
-                let key = (step + index * 7) % 100;
+        let together = Barrier::new(THREADS);
+        on_all_threads(|_| {
+            for key in 0..ROUNDS {
+                // All ask at once, so that some see nothing and yet come second.
+                together.wait();
                 let value = cache.get_or_try_insert_with(&key, || {
                     made.fetch_add(1, Ordering::Relaxed);
                     thread::yield_now();
@@ -249,8 +251,8 @@ mod tests {
                 assert_eq!(*value.unwrap(), key * 3);
             }
         });
-        assert_eq!(made.load(Ordering::Relaxed), 100);
-        assert_eq!(cache.len(), 100);
+        assert_eq!(made.load(Ordering::Relaxed), ROUNDS);
+        assert_eq!(cache.len(), ROUNDS);
     }
 
     #[test]
