@@ -53,6 +53,15 @@ pub(super) enum Class {
     Brain,
 }
 
+impl<'a> Arg<'a> {
+    /// A structure by value, as its bytes.
+    #[must_use]
+    pub fn bytes(bytes: &'a [u8]) -> Arg<'a> {
+        let at = Value::At(bytes.as_ptr().cast::<c_void>());
+        Arg { value: at, kind: Kind::Bytes { bytes: bytes.len(), lifetime: PhantomData } }
+    }
+}
+
 impl Arg<'_> {
     /// Where the driver finds its bytes.
     #[inline]
@@ -65,7 +74,7 @@ impl Arg<'_> {
 
     /// Bytes of the parameter that it fills.
     #[inline]
-    pub(super) fn bytes(&self) -> usize {
+    pub(super) fn size(&self) -> usize {
         match self.kind {
             Kind::Number { bytes, .. } => bytes as usize,
             Kind::Memory { .. } | Kind::Address => 8,
@@ -120,8 +129,7 @@ pub struct ByValue<'a, T>(pub &'a T);
 
 impl<'a, T: Pod> From<ByValue<'a, T>> for Arg<'a> {
     fn from(ByValue(value): ByValue<'a, T>) -> Arg<'a> {
-        let value_at = Value::At(std::ptr::from_ref(value).cast::<c_void>());
-        Arg { value: value_at, kind: Kind::Bytes { bytes: size_of::<T>(), lifetime: PhantomData } }
+        Arg::bytes(bytemuck::bytes_of(value))
     }
 }
 

@@ -238,7 +238,7 @@ fn writes(access: Access) -> bool {
 /// Whether an argument will do for a parameter.
 #[inline]
 fn takes(parameter: &Parameter, argument: &Arg<'_>) -> bool {
-    if argument.bytes() != parameter.bytes as usize {
+    if argument.size() != parameter.bytes as usize {
         return false;
     }
     let may_write = |writable: bool| writable || !writes(parameter.access);
