@@ -188,6 +188,11 @@ impl Stream {
         self.context().guard(self.raw().host_call(Box::new(function)))
     }
 
+    /// The driver's handle, for calls that this crate lacks. Whoever uses it must keep the stream, and order what is done.
+    pub fn raw_handle(&self) -> ffi::sys::CUstream {
+        self.inner.raw.raw()
+    }
+
     pub(crate) fn raw(&self) -> &ffi::stream::Stream {
         &self.inner.raw
     }

@@ -113,6 +113,11 @@ impl Kernel {
         &self.inner.module.context
     }
 
+    /// The driver's handle, for calls that this crate lacks. Whoever uses it must keep the kernel.
+    pub fn raw_handle(&self) -> cudarc::driver::sys::CUfunction {
+        self.inner.function.raw()
+    }
+
     /// Its parameters, and what it asks of a launch.
     pub fn signature(&self) -> &Signature {
         &self.inner.signature

@@ -146,6 +146,11 @@ impl GraphExec {
         &self.context
     }
 
+    /// The driver's handle, for calls that this crate lacks. Whoever uses it must keep the graph, and order what is done.
+    pub fn raw_handle(&self) -> ffi::sys::CUgraphExec {
+        self.raw.raw()
+    }
+
     /// Runs it once, in the order of the stream. It waits for other streams' operations on the memory that it uses.
     ///
     /// # Errors
