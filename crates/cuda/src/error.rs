@@ -245,6 +245,37 @@ pub enum CudaError {
         /// What it lacks.
         what: &'static str,
     },
+    /// Two operations of a graph use the same memory, one writes, and nothing says which comes first.
+    #[error(
+        "{first} and {second} of a graph meet in {memory}, and neither comes before the other; give one of them as a dependency of \
+         the other"
+    )]
+    GraphOrder {
+        /// The operation that was added first, and what it does there.
+        first: String,
+        /// The other.
+        second: String,
+        /// Where they meet.
+        memory: String,
+    },
+    /// Something that a graph does not take.
+    #[error("{what}: found {found}, expected {expected}")]
+    Graph {
+        /// What was asked for.
+        what: &'static str,
+        /// What was given.
+        found: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// A graph that is ready to run cannot become another one.
+    #[error("the graph was not updated: {reason}{}", node.as_ref().map(|node| format!(", {node}")).unwrap_or_default())]
+    GraphUpdate {
+        /// Why.
+        reason: &'static str,
+        /// The node of the new graph that is the reason, if one is.
+        node: Option<String>,
+    },
     /// Peers that cannot reach each other.
     #[error(
         "device {from} cannot reach the memory of device {to}; copy through `Stream::copy`, which takes the long way"
@@ -277,11 +308,11 @@ pub struct Fault {
 /// A launch that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchRecord {
-    /// The kernel.
+    /// The kernel; or what a graph is.
     pub kernel: Arc<str>,
-    /// Blocks.
+    /// Blocks; zeros for a graph.
     pub grid: [u32; 3],
-    /// Threads of a block.
+    /// Threads of a block; zeros for a graph.
     pub block: [u32; 3],
     /// The number of the stream.
     pub stream: u64,
@@ -290,6 +321,9 @@ pub struct LaunchRecord {
 impl fmt::Display for LaunchRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ([gx, gy, gz], [bx, by, bz]) = (self.grid, self.block);
+        if self.block == [0; 3] {
+            return write!(f, "{} (stream {})", self.kernel, self.stream);
+        }
         write!(f, "`{}` ({gx}x{gy}x{gz} blocks of {bx}x{by}x{bz}, stream {})", self.kernel, self.stream)
     }
 }
@@ -368,6 +402,8 @@ impl CudaError {
                 "install NVRTC (the toolkit, or the Python wheel `nvidia-cuda-nvrtc`) or name it with TILEWRIGHT_NVRTC".into()
             }
             CudaError::Nvrtc { .. } => "correct the program; the log names the line".into(),
+            CudaError::GraphOrder { .. } => "add the dependency that the message names".into(),
+            CudaError::GraphUpdate { .. } => "instantiate the new graph and launch that".into(),
             CudaError::NoDevice { .. } => "check CUDA_VISIBLE_DEVICES and `nvidia-smi`".into(),
             CudaError::Call { code, .. } => match code {
                 34 => "a stub of the CUDA toolkit was loaded; remove its `stubs` folder from the library path".into(),
@@ -414,6 +450,8 @@ mod tests {
         assert!(one.ends_with("; the launch pending then: `a` (2x1x1 blocks of 64x1x1, stream 3)"), "{one}");
         let two = fault(vec![launch("a"), launch("b")], 5).to_string();
         assert!(two.contains("; 7 launches were pending, the latest: `b` (2x"), "{two}");
+        let graph = LaunchRecord { kernel: "a graph with kernel `a`".into(), block: [0; 3], ..launch("") };
+        assert_eq!(graph.to_string(), "a graph with kernel `a` (stream 3)");
         assert!(fault(vec![], 0).to_string().ends_with("; no launch was pending"));
         assert!(CudaError::Fault(Arc::new(fault(vec![], 0))).is_sticky());
     }

@@ -41,7 +41,8 @@ impl Default for EventOptions {
 #[derive(Debug)]
 pub struct Event {
     context: Context,
-    raw: ffi::event::Event,
+    /// Graphs keep it, too.
+    raw: Arc<ffi::event::Event>,
     timing: bool,
     /// The capture that it was last recorded in.
     capture: Mutex<Option<Arc<Capture>>>,
@@ -51,7 +52,17 @@ impl Event {
     pub(crate) fn new(context: &Context, options: &EventOptions) -> Result<Event, CudaError> {
         let raw =
             context.guard(ffi::event::Event::new(context.raw().clone(), options.timing, options.blocking))?;
-        Ok(Event { context: context.clone(), raw, timing: options.timing, capture: Mutex::default() })
+        Ok(Event {
+            context: context.clone(),
+            raw: Arc::new(raw),
+            timing: options.timing,
+            capture: Mutex::default(),
+        })
+    }
+
+    /// Its context.
+    pub fn context(&self) -> &Context {
+        &self.context
     }
 
     /// Marks the end of all work that the stream has by now.
@@ -62,6 +73,25 @@ impl Event {
         self.context.expect("the stream", stream.context())?;
         self.context.guard(self.raw.record(stream.raw()))?;
         *lock(&self.capture) = stream.current_capture();
+        Ok(())
+    }
+
+    /// In a capture: adds a record that is made at every launch of the graph, for those outside of it: [`Event::synchronize`],
+    /// [`Event::since`], and streams that wait for it. ([`Event::record`] in a capture only orders what is captured.)
+    ///
+    /// # Errors
+    /// If the stream is another device's or not being captured, or the driver refuses.
+    pub fn record_in_graph(&self, stream: &Stream) -> Result<(), CudaError> {
+        self.context.expect("the stream", stream.context())?;
+        let Some(capture) = stream.current_capture() else {
+            return Err(CudaError::Capture {
+                what: "recording an event at every launch of a graph",
+                capturing: false,
+                hint: "use `record`",
+            });
+        };
+        self.context.guard(self.raw.record_external(stream.raw()))?;
+        capture.with_resources(|resources| resources.add_event(self.raw.clone()));
         Ok(())
     }
 
@@ -97,7 +127,7 @@ impl Event {
         Ok(Duration::try_from_secs_f64(f64::from(ms) * 1e-3).unwrap_or_default())
     }
 
-    pub(crate) fn raw(&self) -> &ffi::event::Event {
+    pub(crate) fn raw(&self) -> &Arc<ffi::event::Event> {
         &self.raw
     }
 

@@ -17,7 +17,7 @@
 //! | to use a GPU | [`Context`], [`Stream`], [`Event`] |
 //! | memory | [`Buffer`], [`Slice`], [`SliceMut`]; [`Stream::copy`], [`Stream::fill`] |
 //! | code | [`Code`], [`Context::load`], [`Module`], [`Kernel`], [`LaunchConfig`], [`TensorMap`] |
-//! | work that repeats | [`Stream::capture`], [`Graph`], [`GraphExec`] |
+//! | work that repeats | [`Stream::capture`], [`GraphBuilder`], [`Graph`], [`GraphExec`] |
 //! | kernels compiled once | [`DiskCache`], [`KernelCache`], [`Pack`] |
 //! | CUDA C++, where NVRTC is installed (feature `nvrtc`) | `CudaSource`, `Context::load_cuda` |
 //!
@@ -58,7 +58,7 @@ pub use device::{ComputeCapability, Device};
 pub use driver::Driver;
 pub use error::{CudaError, Fault, LaunchRecord};
 pub use event::{Event, EventOptions};
-pub use graph::{Graph, GraphExec};
+pub use graph::{Graph, GraphBuilder, GraphExec, InstantiateOptions, Node, NodeKind};
 pub use launch::{Arg, Arguments, ByValue, Dim3, LaunchConfig};
 pub use memory::{Buffer, Slice, SliceMut, Source, Target};
 #[cfg(feature = "nvrtc")]

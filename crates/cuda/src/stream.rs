@@ -164,6 +164,23 @@ impl Stream {
         self.context().guard(self.raw().wait(event.raw()))
     }
 
+    /// In a capture: adds a wait, at every launch of the graph, for what the event was last recorded for by then.
+    ///
+    /// # Errors
+    /// If the stream is not being captured, or the driver refuses.
+    pub fn wait_in_graph(&self, event: &Event) -> Result<(), CudaError> {
+        let Some(capture) = self.current_capture() else {
+            return Err(CudaError::Capture {
+                what: "waiting for an event at every launch of a graph",
+                capturing: false,
+                hint: "use `wait`",
+            });
+        };
+        self.context().guard(self.raw().wait_external(event.raw()))?;
+        capture.with_resources(|resources| resources.add_event(event.raw().clone()));
+        Ok(())
+    }
+
     /// What comes on this stream begins after all that the other one has by now.
     ///
     /// # Errors

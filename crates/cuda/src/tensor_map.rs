@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -21,6 +22,8 @@ use crate::memory::{Slice, SliceMut};
 pub struct TensorMap {
     encoded: EncodedMap,
     memory: Arc<Allocation>,
+    /// The addresses that it was made over.
+    range: Range<u64>,
     spec: TensorMapSpec,
     dims: Vec<u64>,
     writable: bool,
@@ -98,6 +101,7 @@ impl TensorMap {
         Ok(TensorMap {
             encoded: memory.context().guard(encoded)?,
             memory: memory.memory().clone(),
+            range: memory.address()..memory.address() + memory.bytes() as u64,
             spec: spec.clone(),
             dims: dims.to_vec(),
             writable: false,
@@ -146,6 +150,10 @@ impl TensorMap {
     /// The context it lives in.
     pub fn context(&self) -> &Context {
         self.memory.context()
+    }
+
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.range.clone()
     }
 
     pub(crate) fn memory(&self) -> &Arc<Allocation> {

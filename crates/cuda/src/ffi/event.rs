@@ -42,6 +42,14 @@ impl Event {
         unsafe { call!(cuEventRecord(self.raw.0, stream.raw())) }
     }
 
+    /// In a capture: a node that records the event at every launch.
+    pub(crate) fn record_external(&self, stream: &Stream) -> Result<(), CudaError> {
+        let external = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
+        self.context.bind()?;
+        // SAFETY: both handles live.
+        unsafe { call!(cuEventRecordWithFlags(self.raw.0, stream.raw(), external)) }
+    }
+
     pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
         self.context.bind()?;
         // SAFETY: the handle lives.

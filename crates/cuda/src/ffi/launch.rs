@@ -28,7 +28,7 @@ impl Shape {
         self.cluster.is_none() && !self.cooperative && !self.programmatic && self.priority.is_none()
     }
 
-    fn attributes(&self) -> ([sys::CUlaunchAttribute; 4], u32) {
+    pub(super) fn attributes(&self) -> ([sys::CUlaunchAttribute; 4], u32) {
         use sys::CUlaunchAttributeID_enum as Id;
         let none = sys::CUlaunchAttribute {
             id: Id::CU_LAUNCH_ATTRIBUTE_IGNORE,

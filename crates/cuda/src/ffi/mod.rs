@@ -99,7 +99,7 @@ pub(crate) fn has(symbol: &'static str) -> bool {
 }
 
 /// Says that a raw handle of the driver may move between threads: the driver's API is thread-safe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shared<T>(pub(crate) T);
 
 // SAFETY: the driver's functions may be called with any handle from any thread (CUDA C++ Programming Guide, driver API); what is not

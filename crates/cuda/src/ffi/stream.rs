@@ -81,6 +81,14 @@ impl Stream {
         unsafe { call!(cuStreamWaitEvent(self.raw.0, event.raw(), 0)) }
     }
 
+    /// In a capture: a node that waits, at every launch, for what was recorded last by then.
+    pub(crate) fn wait_external(&self, event: &Event) -> Result<(), CudaError> {
+        let external = sys::CUevent_wait_flags_enum::CU_EVENT_WAIT_EXTERNAL as u32;
+        self.context.bind()?;
+        // SAFETY: both handles live.
+        unsafe { call!(cuStreamWaitEvent(self.raw.0, event.raw(), external)) }
+    }
+
     /// Runs a function on a thread of the driver when all work before it is done. What it panics with is lost.
     pub(crate) fn host_call(&self, function: Box<dyn FnOnce() + Send>) -> Result<(), CudaError> {
         unsafe extern "C" fn run(data: *mut c_void) {

@@ -1,71 +1,18 @@
-//! A capture under way: what a graph will need to keep.
+//! Graphs of what is done on streams, and what such a graph will need to keep.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::code::Loaded;
+use super::Graph;
+use super::resources::Resources;
 use crate::context::lock;
 use crate::error::CudaError;
 use crate::ffi::stream::Repeated;
 use crate::memory::allocation::Allocation;
 use crate::memory::order::{Access, Uses};
 use crate::stream::Stream;
-
-/// Everything that the nodes of a graph refer to, kept alive with it.
-#[derive(Clone, Default)]
-pub(crate) struct Resources {
-    /// By address of the allocation's record.
-    memory: HashMap<usize, (Arc<Allocation>, Access)>,
-    modules: Vec<Arc<Loaded>>,
-    functions: Vec<Arc<Repeated>>,
-}
-
-impl fmt::Debug for Resources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} allocations, {} modules, {} functions",
-            self.memory.len(),
-            self.modules.len(),
-            self.functions.len()
-        )
-    }
-}
-
-impl Resources {
-    pub(crate) fn add_memory(&mut self, memory: &Arc<Allocation>, access: Access) {
-        let key = Arc::as_ptr(memory).addr();
-        let entry = self.memory.entry(key).or_insert_with(|| (memory.clone(), access));
-        entry.1 = entry.1.max(access);
-    }
-
-    pub(crate) fn add_module(&mut self, module: &Arc<Loaded>) {
-        if !self.modules.iter().any(|known| Arc::ptr_eq(known, module)) {
-            self.modules.push(module.clone());
-        }
-    }
-
-    pub(crate) fn add_function(&mut self, function: Arc<Repeated>) {
-        self.functions.push(function);
-    }
-
-    /// Takes over what another graph needs.
-    pub(crate) fn extend(&mut self, other: &Resources) {
-        other.memory.values().for_each(|(memory, access)| self.add_memory(memory, *access));
-        other.modules.iter().for_each(|module| self.add_module(module));
-        self.functions.extend(other.functions.iter().cloned());
-    }
-
-    /// To be called before a graph with these resources is launched, or becomes part of another capture.
-    pub(crate) fn before(&self, stream: &Stream) -> Result<(), CudaError> {
-        if let Some(capture) = stream.current_capture() {
-            lock(&capture.state).resources.extend(self);
-        }
-        self.memory.values().try_for_each(|(memory, access)| memory.before(stream, *access))
-    }
-}
 
 /// A capture that has begun. Operations on its streams are not executed but become nodes.
 pub(crate) struct Capture {
@@ -100,12 +47,9 @@ impl Capture {
         lock(&self.state).streams.push(stream.clone());
     }
 
-    pub(crate) fn add_module(&self, module: &Arc<Loaded>) {
-        lock(&self.state).resources.add_module(module);
-    }
-
-    pub(crate) fn add_function(&self, function: Arc<Repeated>) {
-        lock(&self.state).resources.add_function(function);
+    /// Adds to what the graph will keep.
+    pub(crate) fn with_resources(&self, add: impl FnOnce(&mut Resources)) {
+        add(&mut lock(&self.state).resources);
     }
 
     /// An operation is about to be captured: keeps its memory, and orders it after those it conflicts with.
@@ -131,5 +75,93 @@ impl Capture {
         let State { resources, uses: _, streams } = std::mem::take(&mut *lock(&self.state));
         streams.iter().for_each(Stream::leave_capture);
         resources
+    }
+}
+
+impl Stream {
+    /// Makes a graph of what `work` does on this stream, and on streams that wait for an event of it (and that it waits for again before
+    /// the end), instead of doing it.
+    ///
+    /// Memory cannot be allocated, and ordinary host memory not be copied, while a stream is being captured; memory that is dropped
+    /// meanwhile stays with the graph that uses it. Operations of different streams on the same memory are ordered here as everywhere.
+    ///
+    /// ```no_run
+    /// # use tilewright_cuda::{Context, CudaError};
+    /// let context = Context::new(0)?;
+    /// let stream = context.stream()?;
+    /// let from = stream.upload(&[1u32, 2, 3])?;
+    /// let mut to = stream.alloc_zeroed::<u32>(3)?;
+    /// let graph = stream.capture(|| stream.copy(&from, &mut to))?;
+    /// let ready = graph.instantiate()?;
+    /// ready.launch(&stream)?;
+    /// assert_eq!(stream.download(&to)?, [1, 2, 3]);
+    /// # Ok::<(), CudaError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `work` returns; or if it did something that cannot be captured, or did not join a stream again.
+    pub fn capture<E: From<CudaError>>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<Graph, E> {
+        self.expect_live("capturing")?;
+        let capture = Capture::new();
+        self.enter_capture(&capture)?;
+        self.context().raw().enter_capture();
+        if let Err(error) = self.context().guard(self.raw().begin_capture()) {
+            capture.finish();
+            self.context().raw().leave_capture();
+            return Err(error.into());
+        }
+        // Also if `work` panics, the stream must be usable afterwards.
+        let ending = Ending { stream: self, capture };
+        let done = work();
+        let ended = ending.end();
+        done?;
+        Ok(ended?)
+    }
+
+    /// In a capture: adds a function that is called on a thread of the driver at every launch of the graph. The same rules as for
+    /// [`Stream::host_call`].
+    ///
+    /// # Errors
+    /// If the stream is not being captured.
+    #[allow(unsafe_code)]
+    pub fn host_call_in_graph(&self, function: impl Fn() + Send + Sync + 'static) -> Result<(), CudaError> {
+        let Some(capture) = self.current_capture() else {
+            return Err(CudaError::Capture {
+                what: "a host function for graphs",
+                capturing: false,
+                hint: "use `host_call`",
+            });
+        };
+        let function = Arc::new(Repeated(Box::new(function)));
+        // SAFETY: the capture keeps the function, and so do the graphs that come of it.
+        self.context().guard(unsafe { self.raw().host_call_shared(&function) })?;
+        capture.with_resources(|resources| resources.add_function(self.context(), function));
+        Ok(())
+    }
+}
+
+/// Ends a capture, at the latest when it is dropped.
+struct Ending<'a> {
+    stream: &'a Stream,
+    capture: Arc<Capture>,
+}
+
+impl Ending<'_> {
+    fn end(self) -> Result<Graph, CudaError> {
+        let context = self.stream.context();
+        let ended = context.guard(self.stream.raw().end_capture());
+        let resources = self.capture.finish();
+        context.raw().leave_capture();
+        Ok(Graph::captured(context.clone(), ended?, resources))
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if !self.capture.is_over() {
+            let _ = self.stream.raw().end_capture();
+            self.capture.finish();
+            self.stream.context().raw().leave_capture();
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
@@ -34,6 +35,7 @@ pub(super) enum Kind<'a> {
     },
     Memory {
         memory: &'a Arc<Allocation>,
+        bytes: usize,
         writable: bool,
     },
     /// An address that somebody vouches for.
@@ -59,6 +61,28 @@ impl<'a> Arg<'a> {
     pub fn bytes(bytes: &'a [u8]) -> Arg<'a> {
         let at = Value::At(bytes.as_ptr().cast::<c_void>());
         Arg { value: at, kind: Kind::Bytes { bytes: bytes.len(), lifetime: PhantomData } }
+    }
+
+    /// The memory that it leads to.
+    #[inline]
+    pub(crate) fn memory(&self) -> Option<&'a Arc<Allocation>> {
+        match self.kind {
+            Kind::Memory { memory, .. } => Some(memory),
+            Kind::Map(map) => Some(map.memory()),
+            Kind::Number { .. } | Kind::Address | Kind::Bytes { .. } => None,
+        }
+    }
+
+    /// The addresses of that memory that a kernel may touch.
+    pub(crate) fn range(&self) -> Range<u64> {
+        match (self.kind, self.value) {
+            (Kind::Memory { bytes, .. }, Value::Inline(address)) => {
+                let start = u64::from_ne_bytes(address);
+                start..start + bytes as u64
+            }
+            (Kind::Map(map), _) => map.range(),
+            _ => 0..0,
+        }
     }
 }
 
@@ -162,7 +186,7 @@ impl From<bool> for Arg<'_> {
 impl<'a, T: Pod> From<Slice<'a, T>> for Arg<'a> {
     #[inline]
     fn from(slice: Slice<'a, T>) -> Arg<'a> {
-        let kind = Kind::Memory { memory: slice.memory(), writable: false };
+        let kind = Kind::Memory { memory: slice.memory(), bytes: slice.bytes(), writable: false };
         Arg { value: Value::Inline(slice.address().to_ne_bytes()), kind }
     }
 }
@@ -170,7 +194,7 @@ impl<'a, T: Pod> From<Slice<'a, T>> for Arg<'a> {
 impl<'a, T: Pod> From<SliceMut<'a, T>> for Arg<'a> {
     #[inline]
     fn from(slice: SliceMut<'a, T>) -> Arg<'a> {
-        let kind = Kind::Memory { memory: slice.memory(), writable: true };
+        let kind = Kind::Memory { memory: slice.memory(), bytes: slice.bytes(), writable: true };
         Arg { value: Value::Inline(slice.address().to_ne_bytes()), kind }
     }
 }

@@ -177,7 +177,7 @@ impl Kernel {
 
     /// Compares arguments with parameters.
     #[inline]
-    pub(super) fn check(&self, arguments: &[Arg<'_>]) -> Result<(), CudaError> {
+    pub(crate) fn check(&self, arguments: &[Arg<'_>]) -> Result<(), CudaError> {
         let parameters = &self.inner.signature.parameters;
         if arguments.len() < self.inner.needed || arguments.len() > parameters.len() {
             return Err(self.miscounted(arguments.len()));

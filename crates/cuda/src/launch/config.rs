@@ -122,4 +122,25 @@ impl LaunchConfig {
     pub fn block_extents(&self) -> Option<[u32; 3]> {
         self.block
     }
+
+    /// Whether the other launch has the same attributes: all but grid, block and shared memory.
+    pub(crate) fn differs_in_size_only(&self, other: &LaunchConfig) -> bool {
+        let LaunchConfig { grid, block, shared, .. } = *self;
+        *self == LaunchConfig { grid, block, shared, ..*other }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_from_attributes() {
+        let config = LaunchConfig::new(4, 32).shared(16);
+        assert!(config.differs_in_size_only(&LaunchConfig::new((8, 2), 64)));
+        assert!(!config.differs_in_size_only(&config.cluster(2)));
+        assert!(!config.differs_in_size_only(&config.priority(-1)));
+        assert!(!config.differs_in_size_only(&config.cooperative()));
+        assert!(!config.differs_in_size_only(&config.programmatic()));
+    }
 }

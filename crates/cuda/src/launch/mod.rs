@@ -15,7 +15,6 @@ use crate::error::CudaError;
 use crate::ffi;
 use crate::memory::order::Access;
 use crate::stream::Stream;
-use argument::Kind;
 
 pub use argument::{Arg, Arguments, ByValue};
 pub use config::{Dim3, LaunchConfig};
@@ -67,38 +66,55 @@ impl Kernel {
         context.expect("the stream", stream.context())?;
         let shape = self.shape(config)?;
         self.check(arguments)?;
-        for (argument, parameter) in arguments.iter().zip(&self.inner.signature.parameters) {
-            let access = match parameter.access {
-                Does::Unused => continue,
-                Does::Read => Access::Read,
-                Does::Write | Does::ReadWrite | Does::Unknown => Access::Write,
-            };
-            match argument.kind {
-                Kind::Memory { memory, .. } => memory.before(stream, access)?,
-                Kind::Map(map) => map.memory().before(stream, access)?,
-                Kind::Number { .. } | Kind::Address | Kind::Bytes { .. } => {}
+        for (argument, access, _) in self.uses(arguments) {
+            if let Some(memory) = argument.memory() {
+                memory.before(stream, access)?;
             }
         }
-        if let Some(capture) = stream.current_capture() {
-            capture.add_module(&self.inner.module);
-        }
-        let mut pointers: SmallVec<[*mut c_void; 24]> = arguments.iter().map(Arg::pointer).collect();
-        pointers.resize(self.inner.signature.parameters.len(), NOTHING.as_ptr().cast_mut().cast::<c_void>());
+        let mut pointers = self.pointers(arguments);
         // SAFETY: there is a pointer for every parameter, to as many bytes (checked). Memory in the arguments lives until all operations on
         // it are done, and conflicting operations were made to come before; that the kernel stays within is vouched for by who loaded it.
         let launched =
             unsafe { ffi::launch::launch(stream.raw(), self.inner.function, &shape, &mut pointers) };
         match launched {
             Ok(()) => {
-                stream.note_launch(&self.inner.name, shape.grid, shape.block);
+                match stream.current_capture() {
+                    None => stream.note_launch(&self.inner.name, shape.grid, shape.block),
+                    Some(capture) => capture.with_resources(|resources| {
+                        resources.add_kernel(&self.inner.module, &self.inner.name);
+                    }),
+                }
                 Ok(())
             }
             Err(cause) => Err(self.refused(cause)),
         }
     }
 
+    /// The arguments that the code looks at, with what it does to the memory behind them and their numbers. They were checked.
+    #[inline]
+    pub(crate) fn uses<'l, 'a>(
+        &'l self,
+        arguments: &'l [Arg<'a>],
+    ) -> impl Iterator<Item = (&'l Arg<'a>, Access, usize)> {
+        arguments.iter().zip(&self.inner.signature.parameters).enumerate().filter_map(
+            |(n, (argument, parameter))| match parameter.access {
+                Does::Unused => None,
+                Does::Read => Some((argument, Access::Read, n)),
+                Does::Write | Does::ReadWrite | Does::Unknown => Some((argument, Access::Write, n)),
+            },
+        )
+    }
+
+    /// What the driver takes: a pointer for every parameter, to as many bytes. The arguments were checked, and live as long as this is used.
+    #[inline]
+    pub(crate) fn pointers(&self, arguments: &[Arg<'_>]) -> SmallVec<[*mut c_void; 24]> {
+        let mut pointers: SmallVec<[*mut c_void; 24]> = arguments.iter().map(Arg::pointer).collect();
+        pointers.resize(self.inner.signature.parameters.len(), NOTHING.as_ptr().cast_mut().cast::<c_void>());
+        pointers
+    }
+
     #[cold]
-    fn refused(&self, cause: CudaError) -> CudaError {
+    pub(crate) fn refused(&self, cause: CudaError) -> CudaError {
         match self.context().guard::<()>(Err(cause)) {
             Err(cause) if !cause.is_sticky() => {
                 CudaError::Launch { kernel: self.inner.name.clone(), cause: Box::new(cause) }

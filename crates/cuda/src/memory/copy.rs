@@ -6,6 +6,7 @@ use bytemuck::Pod;
 
 use crate::error::CudaError;
 use crate::ffi;
+use crate::ffi::memory::Word;
 use crate::memory::buffer::{Buffer, Slice, SliceMut};
 use crate::memory::order::Access;
 use crate::stream::Stream;
@@ -195,43 +196,63 @@ impl Stream {
     /// If elements have another size.
     #[allow(unsafe_code)]
     pub fn fill<'a, T: Pod>(&self, to: impl Into<SliceMut<'a, T>>, value: T) -> Result<(), CudaError> {
-        use ffi::memory::Word;
         let to = to.into();
         let (at, count) = (to.address(), to.len());
-        let bytes = bytemuck::bytes_of(&value);
-        let word = match bytes {
-            &[byte] => Word::Byte(byte),
-            &[a, b] => Word::Half(u16::from_ne_bytes([a, b])),
-            &[a, b, c, d] => Word::Whole(u32::from_ne_bytes([a, b, c, d])),
-            &[a, b, c, d, e, f, g, h] => {
-                if count == 0 {
-                    return Ok(());
-                }
-                to.memory().before(self, Access::Write)?;
-                let halves = [[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes);
-                for (half, value) in halves.into_iter().enumerate() {
-                    // SAFETY: inside of an allocation that lives until all operations on it are done; conflicting operations were made to come
-                    // before. Elements of 8 bytes begin at multiples of 4.
-                    let filled = unsafe {
-                        ffi::memory::fill_strided(self.raw(), at + 4 * half as u64, 8, value, count)
-                    };
-                    self.context().guard(filled)?;
-                }
-                return Ok(());
-            }
-            other => {
-                return Err(CudaError::Length {
-                    what: "the bytes of the value to fill with",
-                    found: other.len(),
-                    expected: 8,
-                });
-            }
-        };
+        let pattern = Pattern::of(&value)?;
         if count == 0 {
             return Ok(());
         }
         to.memory().before(self, Access::Write)?;
-        // SAFETY: as above; elements begin at multiples of their size.
-        self.context().guard(unsafe { ffi::memory::fill(self.raw(), at, word, count) })
+        // SAFETY: inside of an allocation that lives until all operations on it are done; conflicting operations were made to come before.
+        // Elements begin at multiples of their size, those of 8 bytes so at multiples of 4.
+        let filled = unsafe {
+            match pattern {
+                Pattern::Word(word) => ffi::memory::fill(self.raw(), at, word, count),
+                Pattern::Halves([low, high]) => ffi::memory::fill_strided(self.raw(), at, 8, low, count)
+                    .and_then(|()| ffi::memory::fill_strided(self.raw(), at + 4, 8, high, count)),
+            }
+        };
+        self.context().guard(filled)
+    }
+}
+
+/// A value as the driver fills memory with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    Word(Word),
+    /// 8 bytes, in the order of memory: in two goes.
+    Halves([u32; 2]),
+}
+
+impl Pattern {
+    pub(crate) fn of<T: Pod>(value: &T) -> Result<Pattern, CudaError> {
+        match *bytemuck::bytes_of(value) {
+            [byte] => Ok(Pattern::Word(Word::Byte(byte))),
+            [a, b] => Ok(Pattern::Word(Word::Half(u16::from_ne_bytes([a, b])))),
+            [a, b, c, d] => Ok(Pattern::Word(Word::Whole(u32::from_ne_bytes([a, b, c, d])))),
+            [a, b, c, d, e, f, g, h] => {
+                Ok(Pattern::Halves([[a, b, c, d], [e, f, g, h]].map(u32::from_ne_bytes)))
+            }
+            ref other => Err(CudaError::Length {
+                what: "the bytes of the value to fill with",
+                found: other.len(),
+                expected: 8,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_become_words_in_the_order_of_memory() {
+        assert_eq!(Pattern::of(&7u8), Ok(Pattern::Word(Word::Byte(7))));
+        assert_eq!(Pattern::of(&-1i16), Ok(Pattern::Word(Word::Half(0xffff))));
+        assert_eq!(Pattern::of(&1.0f32), Ok(Pattern::Word(Word::Whole(0x3f80_0000))));
+        let two = [1u32, 2];
+        assert_eq!(Pattern::of(&two), Ok(Pattern::Halves(two)));
+        assert!(Pattern::of(&[0u8; 3]).is_err_and(|error| error.to_string().contains("found 3 elements")));
     }
 }

@@ -9,7 +9,7 @@
 
 pub(crate) mod allocation;
 pub(crate) mod buffer;
-mod copy;
+pub(crate) mod copy;
 pub(crate) mod order;
 
 pub use buffer::{Buffer, Slice, SliceMut};
