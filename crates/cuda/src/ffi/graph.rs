@@ -436,6 +436,10 @@ pub(crate) struct Exec {
 }
 
 impl Exec {
+    pub(crate) fn raw(&self) -> sys::CUgraphExec {
+        self.raw.0
+    }
+
     /// # Safety
     /// All that its nodes reach is live until they have run, and what else uses it is ordered.
     pub(crate) unsafe fn launch(&self, stream: &Stream) -> Result<(), CudaError> {
