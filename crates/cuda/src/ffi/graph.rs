@@ -437,7 +437,7 @@ pub(crate) struct Exec {
 
 impl Exec {
     pub(crate) fn raw(&self) -> sys::CUgraphExec {
-        self.raw.0
+        lock(&self.raw).0
     }
 
     /// # Safety
