@@ -1,6 +1,6 @@
 //! A device in use: its primary context, shared by everybody in the process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -45,6 +45,8 @@ struct Inner {
     /// The first fault: nothing works after it.
     lost: OnceLock<Arc<Fault>>,
     cache: Mutex<Arc<DiskCache>>,
+    /// Devices that reach the memory of this one.
+    peers: Mutex<HashSet<u32>>,
 }
 
 impl fmt::Debug for Context {
@@ -84,6 +86,7 @@ impl Context {
             janitor: OnceLock::new(),
             lost: OnceLock::new(),
             cache: Mutex::new(Arc::new(DiskCache::from_environment())),
+            peers: Mutex::default(),
         });
         live.insert(ordinal, Arc::downgrade(&inner));
         Ok(Context { inner })
@@ -181,18 +184,27 @@ impl Context {
         self.guard(self.inner.raw.memory())
     }
 
-    /// Lets kernels on this device reach memory of the other, until both contexts are released. Nothing happens if they already can.
+    /// Lets kernels on this device reach memory of the other, that of its default pool included, until both contexts are released.
+    /// Nothing happens if they already can. Launches that need it do it by themselves; memory of other pools is shared by
+    /// [`MemoryPool::share_with`](crate::MemoryPool::share_with).
     ///
     /// # Errors
     /// If there is no way between the devices.
     pub fn enable_peer_access(&self, other: &Context) -> Result<(), CudaError> {
-        if self == other {
+        let mut peers = lock(&other.inner.peers);
+        if self == other || peers.contains(&self.ordinal()) {
             return Ok(());
         }
         if !self.device().can_access(other.device())? {
             return Err(CudaError::NoPeerAccess { from: self.ordinal(), to: other.ordinal() });
         }
-        self.guard(self.inner.raw.enable_peer(&other.inner.raw)).map(|_| ())
+        self.guard(self.inner.raw.enable_peer(&other.inner.raw))?;
+        // Memory of pools does not follow what contexts agree on.
+        if other.device().memory_pools {
+            other.default_pool()?.share_with(self)?;
+        }
+        peers.insert(self.ordinal());
+        Ok(())
     }
 
     /// Takes back [`Context::enable_peer_access`].
@@ -200,7 +212,9 @@ impl Context {
     /// # Errors
     /// If it was not given.
     pub fn disable_peer_access(&self, other: &Context) -> Result<(), CudaError> {
-        self.guard(self.inner.raw.disable_peer(&other.inner.raw))
+        lock(&other.inner.peers).remove(&self.ordinal());
+        self.guard(self.inner.raw.disable_peer(&other.inner.raw))?;
+        if other.device().memory_pools { other.default_pool()?.stop_sharing_with(self) } else { Ok(()) }
     }
 
     /// A limit of the context, such as the stack of a thread or the heap of `malloc` in kernels.

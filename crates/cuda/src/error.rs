@@ -224,6 +224,35 @@ pub enum CudaError {
         /// Which memory.
         what: &'static str,
     },
+    /// Memory that was borrowed from another library for a time has gone back to it.
+    #[error(
+        "memory that another library lent was used after it went back; found a graph or a tensor map that still names it"
+    )]
+    Returned,
+    /// Memory of another library, or for one, that is not of the kind that can be handed over.
+    #[error("{what}: found {found}, expected {expected}")]
+    Handover {
+        /// What of it.
+        what: &'static str,
+        /// What was given.
+        found: String,
+        /// What would do.
+        expected: String,
+    },
+    /// Rows and columns are wrong.
+    #[error("{what}: found {found_rows} rows of {found_columns}, expected {rows} rows of {columns}")]
+    Shape {
+        /// Which.
+        what: &'static str,
+        /// Rows that were given.
+        found_rows: usize,
+        /// Columns that were given.
+        found_columns: usize,
+        /// Rows that would do.
+        rows: usize,
+        /// Columns that would do.
+        columns: usize,
+    },
     /// A tensor map breaks a rule of the copy engine.
     #[error("tensor map, {what}: found {found}, expected {expected}")]
     TensorMap {

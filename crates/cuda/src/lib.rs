@@ -15,7 +15,10 @@
 //! | --- | --- |
 //! | is there a driver, how new is it, which GPUs | [`Driver`], [`Device`], [`PtxVersion`] |
 //! | to use a GPU | [`Context`], [`Stream`], [`Event`] |
-//! | memory | [`Buffer`], [`Slice`], [`SliceMut`]; [`Stream::copy`], [`Stream::fill`] |
+//! | memory of a device | [`Buffer`], [`Slice`], [`SliceMut`]; [`Stream::copy`], [`Stream::fill`]; [`MemoryPool`] |
+//! | memory with padded rows | [`Pitched`], [`Rect`]; [`Stream::copy_2d`] |
+//! | memory that the host sees too | [`Pinned`], [`Managed`] |
+//! | to share with other libraries | [`interop`] |
 //! | code | [`Code`], [`Context::load`], [`Module`], [`Kernel`], [`LaunchConfig`], [`TensorMap`] |
 //! | work that repeats | [`Stream::capture`], [`GraphBuilder`], [`Graph`], [`GraphExec`] |
 //! | kernels compiled once | [`DiskCache`], [`KernelCache`], [`Pack`] |
@@ -36,6 +39,7 @@ mod error;
 mod event;
 mod ffi;
 mod graph;
+pub mod interop;
 mod launch;
 mod memory;
 #[cfg(feature = "nvrtc")]
@@ -60,7 +64,10 @@ pub use error::{CudaError, Fault, LaunchRecord};
 pub use event::{Event, EventOptions};
 pub use graph::{Graph, GraphBuilder, GraphExec, InstantiateOptions, Node, NodeKind};
 pub use launch::{Arg, Arguments, ByValue, Dim3, LaunchConfig};
-pub use memory::{Buffer, Slice, SliceMut, Source, Target};
+pub use memory::{
+    Advice, Buffer, HostMut, HostRect, HostRectMut, HostRef, Managed, MemoryPool, Pinned, Pitched, Place,
+    PoolOptions, PoolUsage, Rect, RectMut, Slice, SliceMut, Source, Source2d, Target, Target2d,
+};
 #[cfg(feature = "nvrtc")]
 pub use nvrtc::{CompiledSource, CudaSource, nvrtc_version};
 pub use pack::{Form, Pack, PackBuilder, PackError, PackedKernel, PackedKernelRef};

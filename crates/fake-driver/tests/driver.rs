@@ -519,7 +519,7 @@ fn the_functions_of_the_runtime_are_there() {
         cuMemHostRegister_v2 cuMemHostUnregister cuMemPoolCreate cuMemPoolDestroy cuMemPoolSetAttribute \
         cuMemPoolGetAttribute cuMemPoolTrimTo cuMemPoolSetAccess cuMemcpy cuMemcpyAsync cuMemcpyHtoD_v2 \
         cuMemcpyDtoH_v2 cuMemcpyDtoD_v2 cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyPeer \
-        cuMemcpyPeerAsync cuMemcpy2D_v2 cuMemcpy2DUnaligned_v2 cuMemcpy2DAsync_v2 cuMemsetD8_v2 cuMemsetD16_v2 \
+        cuMemcpyPeerAsync cuMemcpy2D_v2 cuMemcpy2DUnaligned_v2 cuMemcpy2DAsync_v2 cuMemcpy3DPeerAsync cuMemsetD8_v2 cuMemsetD16_v2 \
         cuMemsetD32_v2 cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async cuMemsetD2D8_v2 cuMemsetD2D16_v2 \
         cuMemsetD2D32_v2 cuMemsetD2D8Async cuMemsetD2D16Async cuMemsetD2D32Async cuMemPrefetchAsync \
         cuMemPrefetchAsync_v2 cuMemAdvise cuMemAdvise_v2 cuPointerGetAttribute cuPointerGetAttributes \

@@ -19,6 +19,7 @@ pub(crate) mod memory;
 pub(crate) mod module;
 #[cfg(feature = "nvrtc")]
 pub(crate) mod nvrtc;
+pub(crate) mod pool;
 pub(crate) mod stream;
 
 use std::ffi::CStr;

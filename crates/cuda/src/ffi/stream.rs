@@ -1,6 +1,8 @@
 //! Streams: creation, waiting, host functions, capture.
 
+use std::any::Any;
 use std::ffi::{c_int, c_void};
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
@@ -16,7 +18,27 @@ use crate::error::CudaError;
 pub(crate) struct Stream {
     context: Arc<Context>,
     raw: Shared<sys::CUstream>,
-    owned: bool,
+    owner: Owner,
+}
+
+/// Who destroys a stream.
+enum Owner {
+    /// We do, on drop.
+    Us,
+    /// Nobody: it is a context's default stream.
+    Nobody,
+    /// Somebody else, not before this is dropped.
+    Other(#[allow(dead_code, reason = "kept, never looked at")] Box<dyn Any + Send + Sync>),
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Owner::Us => "ours",
+            Owner::Nobody => "default",
+            Owner::Other(_) => "another library's",
+        })
+    }
 }
 
 impl Stream {
@@ -27,20 +49,24 @@ impl Stream {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointer is valid for the call; the driver clamps the priority.
         unsafe { call!(cuStreamCreateWithPriority(&raw mut raw, flags, priority)) }?;
-        Ok(Stream { context, raw: Shared(raw), owned: true })
+        Ok(Stream { context, raw: Shared(raw), owner: Owner::Us })
     }
 
     /// The context's default stream, which waits for all blocking streams and they for it.
     pub(crate) fn default_of(context: Arc<Context>) -> Stream {
-        Stream { context, raw: Shared(ptr::null_mut()), owned: false }
+        Stream { context, raw: Shared(ptr::null_mut()), owner: Owner::Nobody }
     }
 
-    /// Somebody else's stream.
+    /// Somebody else's stream, and who keeps it.
     ///
     /// # Safety
-    /// It is a stream of this context and outlives what is returned.
-    pub(crate) unsafe fn borrowed(context: Arc<Context>, raw: sys::CUstream) -> Stream {
-        Stream { context, raw: Shared(raw), owned: false }
+    /// It is a stream of this context, and not destroyed before the owner is dropped.
+    pub(crate) unsafe fn of_other(
+        context: Arc<Context>,
+        raw: sys::CUstream,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Stream {
+        Stream { context, raw: Shared(raw), owner: Owner::Other(owner) }
     }
 
     pub(crate) fn context(&self) -> &Arc<Context> {
@@ -150,7 +176,7 @@ pub(crate) unsafe extern "C" fn run_repeated(data: *mut c_void) {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.owned {
+        if matches!(self.owner, Owner::Us) {
             // SAFETY: created once, destroyed once; the driver finishes what is pending.
             let _ = self.context.bind().and_then(|()| unsafe { call!(cuStreamDestroy_v2(self.raw.0)) });
         }

@@ -12,7 +12,7 @@ use crate::error::CudaError;
 use crate::ffi;
 use crate::ffi::stream::Repeated;
 use crate::memory::allocation::{Allocation, Home};
-use crate::memory::order::Access;
+use crate::memory::order::{Access, enqueueing};
 use crate::stream::Stream;
 
 /// Kernels of a graph that are named when something goes wrong.
@@ -133,6 +133,7 @@ impl Launchable {
             self.memory.iter().try_for_each(|(memory, access)| capture.note(memory, stream, *access))?;
             return launch();
         }
+        let _host_waits = enqueueing();
         self.memory.iter().try_for_each(|(memory, access)| memory.order().before(stream, *access))?;
         launch()?;
         stream.note_launch(&self.title, [0; 3], [0; 3]);

@@ -63,6 +63,11 @@ impl<'a> Arg<'a> {
         Arg { value: at, kind: Kind::Bytes { bytes: bytes.len(), lifetime: PhantomData } }
     }
 
+    #[inline]
+    pub(super) fn is_map(&self) -> bool {
+        matches!(self.kind, Kind::Map(_))
+    }
+
     /// The memory that it leads to.
     #[inline]
     pub(crate) fn memory(&self) -> Option<&'a Arc<Allocation>> {

@@ -188,6 +188,7 @@ impl Kernel {
             }
             if let Kind::Memory { memory, .. } = argument.kind
                 && memory.context() != self.context()
+                && !memory.is_everywhere()
             {
                 self.reach(memory.context())?;
             }

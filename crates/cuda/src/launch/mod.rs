@@ -13,7 +13,7 @@ use tilewright_ptx::Access as Does;
 use crate::code::Kernel;
 use crate::error::CudaError;
 use crate::ffi;
-use crate::memory::order::Access;
+use crate::memory::order::{Access, enqueueing};
 use crate::stream::Stream;
 
 pub use argument::{Arg, Arguments, ByValue};
@@ -66,6 +66,8 @@ impl Kernel {
         context.expect("the stream", stream.context())?;
         let shape = self.shape(config)?;
         self.check(arguments)?;
+        // A map holds no borrow of its memory.
+        let _host_waits = arguments.iter().any(Arg::is_map).then(enqueueing);
         for (argument, access, _) in self.uses(arguments) {
             if let Some(memory) = argument.memory() {
                 memory.before(stream, access)?;

@@ -18,6 +18,8 @@ pub(crate) struct Allocation {
     address: u64,
     bytes: usize,
     home: Home,
+    /// Whether all devices and the host reach it by this address.
+    everywhere: bool,
     order: Order,
 }
 
@@ -29,8 +31,10 @@ pub(crate) enum Home {
     Stream(Stream),
     /// Freed when all operations on it are done.
     Device,
-    /// Page-locked memory of the host.
-    Host,
+    /// Page-locked memory of the host, at this address there.
+    Host(usize),
+    /// Lent by somebody else, who sees to the order when it goes back.
+    Lent,
     /// Somebody else's; its owner goes when all operations on it are done.
     Foreign(Option<Box<dyn Any + Send + Sync>>),
 }
@@ -44,20 +48,43 @@ impl fmt::Debug for Allocation {
 impl Allocation {
     /// Takes over memory: it will be freed as its home says.
     pub(crate) fn own(context: &Context, address: u64, bytes: usize, home: Home) -> Arc<Allocation> {
-        Arc::new(Allocation { context: context.clone(), address, bytes, home, order: Order::default() })
+        let everywhere = matches!(home, Home::Host(_));
+        let (context, order) = (context.clone(), Order::default());
+        Arc::new(Allocation { context, address, bytes, home, everywhere, order })
+    }
+
+    /// The same for memory that all devices reach.
+    pub(crate) fn own_everywhere(
+        context: &Context,
+        address: u64,
+        bytes: usize,
+        home: Home,
+    ) -> Arc<Allocation> {
+        let (context, order) = (context.clone(), Order::default());
+        Arc::new(Allocation { context, address, bytes, home, everywhere: true, order })
     }
 
     /// Memory in the order of a stream.
     pub(crate) fn in_order(stream: &Stream, bytes: usize) -> Result<Arc<Allocation>, CudaError> {
+        if !stream.context().device().memory_pools {
+            stream.expect_live("allocating memory")?;
+            return Allocation::at_once(stream.context(), bytes);
+        }
+        Allocation::in_order_with(stream, bytes, |stream| ffi::memory::allocate_async(stream, bytes))
+    }
+
+    /// Memory in the order of a stream, from where `allocate` takes it.
+    pub(crate) fn in_order_with(
+        stream: &Stream,
+        bytes: usize,
+        allocate: impl FnOnce(&ffi::stream::Stream) -> Result<u64, CudaError>,
+    ) -> Result<Arc<Allocation>, CudaError> {
         let context = stream.context();
         stream.expect_live("allocating memory")?;
         if bytes == 0 {
             return Ok(Allocation::own(context, 0, 0, Home::Empty));
         }
-        if !context.device().memory_pools {
-            return Allocation::at_once(context, bytes);
-        }
-        let address = explain(context, bytes, ffi::memory::allocate_async(stream.raw(), bytes))?;
+        let address = explain(context, bytes, allocate(stream.raw()))?;
         let memory = Allocation::own(context, address, bytes, Home::Stream(stream.clone()));
         // Other streams must not use it before it is there.
         memory.order.before(stream, Access::Write)?;
@@ -89,6 +116,27 @@ impl Allocation {
         &self.order
     }
 
+    /// Whether all devices reach it.
+    pub(crate) fn is_everywhere(&self) -> bool {
+        self.everywhere
+    }
+
+    pub(crate) fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Lets go of the memory without freeing it, once all operations on it are done or, where a stream is given, come before what is
+    /// enqueued there from now on. Who holds it alone can do that.
+    pub(crate) fn disown(&mut self, to: Option<&ffi::stream::Stream>) -> Result<Home, CudaError> {
+        for user in self.order.streams() {
+            match to {
+                Some(stream) => user.precede(stream)?,
+                None => user.finish()?,
+            }
+        }
+        Ok(std::mem::replace(&mut self.home, Home::Empty))
+    }
+
     /// To be called before an operation on it is enqueued, by those who hold off conflicting operations until it is.
     #[inline]
     pub(crate) fn before(self: &Arc<Allocation>, stream: &Stream, access: Access) -> Result<(), CudaError> {
@@ -103,7 +151,7 @@ impl Allocation {
     fn release(&mut self) -> Result<(), CudaError> {
         let users = self.order.streams();
         match &mut self.home {
-            Home::Empty => Ok(()),
+            Home::Empty | Home::Lent => Ok(()),
             Home::Stream(home) => {
                 let capturing = home.is_capturing();
                 let target = if capturing { self.context.janitor()? } else { home.raw() };
@@ -121,9 +169,9 @@ impl Allocation {
                 // SAFETY: allocated at once, freed once: here; all operations on it are done.
                 unsafe { ffi::memory::free(self.context.raw(), self.address) }
             }
-            Home::Host => {
+            Home::Host(pointer) => {
                 users.iter().try_for_each(Stream::finish)?;
-                let pointer = std::ptr::with_exposed_provenance_mut::<c_void>(self.address as usize);
+                let pointer = std::ptr::with_exposed_provenance_mut::<c_void>(*pointer);
                 // SAFETY: allocated as host memory, freed once: here; all operations on it are done.
                 unsafe { ffi::memory::free_host(self.context.raw(), pointer) }
             }

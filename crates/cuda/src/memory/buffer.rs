@@ -100,8 +100,8 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
-    pub(crate) fn memory(&self) -> &Arc<Allocation> {
-        &self.memory
+    pub(crate) fn into_memory(self) -> Arc<Allocation> {
+        self.memory
     }
 }
 
@@ -109,7 +109,7 @@ impl<T: Pod> Buffer<T> {
 fn count<U>(bytes: usize) -> Option<usize> {
     match size_of::<U>() {
         0 => None,
-        size => (bytes % size == 0).then_some(bytes / size),
+        size => bytes.is_multiple_of(size).then_some(bytes / size),
     }
 }
 
@@ -191,7 +191,7 @@ impl<'a, T: Pod> Slice<'a, T> {
     /// # Errors
     /// If its bytes are no whole number of those elements, or it does not begin at a multiple of their alignment.
     pub fn cast<U: Pod>(&self) -> Result<Slice<'a, U>, CudaError> {
-        let aligned = self.address() % align_of::<U>() as u64 == 0;
+        let aligned = self.address().is_multiple_of(align_of::<U>() as u64);
         match count::<U>(self.bytes()) {
             Some(len) if aligned => {
                 Ok(Slice { memory: self.memory, start: self.start, len, ty: PhantomData })
@@ -308,7 +308,7 @@ impl<'a, T: Pod> From<&'a mut Buffer<T>> for SliceMut<'a, T> {
 }
 
 /// A range as numbers, if it is inside.
-fn inside(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize), CudaError> {
+pub(crate) fn inside(range: &impl RangeBounds<usize>, len: usize) -> Result<(usize, usize), CudaError> {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
         Bound::Excluded(&start) => start.saturating_add(1),

@@ -141,7 +141,8 @@ impl Stream {
                 // SAFETY: both ranges are inside of allocations that live until all operations on them are done; conflicting operations were
                 // made to come before, and none can be enqueued while the slices are borrowed.
                 self.context().guard(unsafe {
-                    if to_context == from_context {
+                    let everywhere = to.memory().is_everywhere() || from.memory().is_everywhere();
+                    if to_context == from_context || everywhere {
                         ffi::memory::copy(self.raw(), to_at, from_at, bytes)
                     } else {
                         let (to, from) = ((to_at, &**to_context.raw()), (from_at, &**from_context.raw()));

@@ -5,8 +5,8 @@
 //! includes the conflicting operation. So nothing needs to be recorded when an operation is enqueued, and a program whose memory stays
 //! on one stream pays one comparison for each argument.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use smallvec::SmallVec;
 
@@ -101,6 +101,8 @@ struct State {
     uses: Uses<Stream>,
     /// Views of the host: so many that read, or -1 for one that writes.
     host: i32,
+    /// Whether it went back to the one it was borrowed from.
+    revoked: bool,
 }
 
 impl Order {
@@ -118,6 +120,7 @@ impl Order {
     #[cold]
     fn wait(&self, stream: &Stream, access: Access) -> Result<(), CudaError> {
         let mut state = lock(&self.state);
+        state.expect_not_revoked()?;
         if state.host < 0 || state.host > 0 && access == Access::Write {
             return Err(CudaError::HostBusy { what: "memory that a device operation needs" });
         }
@@ -141,23 +144,31 @@ impl Order {
 
     /// Waits until the host may look (or write), and keeps conflicting operations away until [`Order::leave_host`].
     pub(crate) fn enter_host(&self, access: Access) -> Result<(), CudaError> {
-        let mut state = lock(&self.state);
-        if state.host < 0 || state.host > 0 && access == Access::Write {
-            return Err(CudaError::HostBusy { what: "memory that the host wants to use" });
-        }
-        let pending = match access {
-            Access::Read => state.uses.writer.iter().cloned().collect(),
-            Access::Write => state.uses.streams(),
+        let pending = {
+            let mut state = lock(&self.state);
+            state.expect_not_revoked()?;
+            if state.host < 0 || state.host > 0 && access == Access::Write {
+                return Err(CudaError::HostBusy { what: "memory that the host wants to use" });
+            }
+            // First shut the door, then wait for those who are inside.
+            state.host = if access == Access::Write { -1 } else { state.host + 1 };
+            self.only.store(0, Ordering::Release);
+            match access {
+                Access::Read => state.uses.writer.iter().cloned().collect(),
+                Access::Write => state.uses.streams(),
+            }
         };
-        for stream in pending {
-            stream.finish()?;
+        pass();
+        if let Err(error) = pending.iter().try_for_each(Stream::finish) {
+            self.leave_host();
+            return Err(error);
         }
+        let mut state = lock(&self.state);
         match access {
+            // Only readers can have come meanwhile.
             Access::Read => state.uses.writer = None,
             Access::Write => state.uses = Uses::default(),
         }
-        state.host = if access == Access::Write { -1 } else { state.host + 1 };
-        self.only.store(0, Ordering::Release);
         Ok(())
     }
 
@@ -165,10 +176,44 @@ impl Order {
         let mut state = lock(&self.state);
         state.host = if state.host < 0 { 0 } else { state.host - 1 };
     }
+
+    /// Ends all use: operations are refused from now on. Gives those whose operations may not be done.
+    pub(crate) fn revoke(&self) -> SmallVec<[Stream; 2]> {
+        let users = {
+            let mut state = lock(&self.state);
+            state.revoked = true;
+            self.only.store(0, Ordering::Release);
+            state.uses.streams()
+        };
+        pass();
+        users
+    }
 }
+
+impl State {
+    fn expect_not_revoked(&self) -> Result<(), CudaError> {
+        if self.revoked { Err(CudaError::Returned) } else { Ok(()) }
+    }
+}
+
+/// Held between [`Order::before`] and the end of the enqueueing by those whom no borrow of the memory holds off the host: launches of
+/// graphs, and of kernels that take tensor maps. Else the host could get its view in between.
+pub(crate) fn enqueueing() -> RwLockReadGuard<'static, ()> {
+    ENQUEUEING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for those who are enqueueing right now.
+fn pass() {
+    drop(ENQUEUEING.write().unwrap_or_else(PoisonError::into_inner));
+}
+
+static ENQUEUEING: RwLock<()> = RwLock::new(());
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
     use super::*;
 
     fn waits(uses: &mut Uses<u32>, stream: u32, access: Access) -> Vec<u32> {
@@ -208,6 +253,35 @@ mod tests {
         assert_eq!(waits(&mut uses, 2, Access::Read), []);
         assert_eq!(waits(&mut uses, 3, Access::Write), [1, 2]);
         assert_eq!(uses.streams().to_vec(), [3]);
+    }
+
+    /// Who enqueues without a borrow holds the host off until it has.
+    #[test]
+    fn a_view_of_the_host_waits_for_those_who_are_enqueueing() {
+        let order = Order::default();
+        let entered = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let launching = enqueueing();
+            scope.spawn(|| {
+                order.enter_host(Access::Write).unwrap();
+                entered.store(true, Ordering::SeqCst);
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(!entered.load(Ordering::SeqCst));
+            drop(launching);
+        });
+        assert!(entered.load(Ordering::SeqCst));
+        assert!(matches!(order.enter_host(Access::Read), Err(CudaError::HostBusy { .. })));
+        order.leave_host();
+        order.enter_host(Access::Read).unwrap();
+        order.enter_host(Access::Read).unwrap();
+        order.leave_host();
+        assert!(order.enter_host(Access::Write).is_err(), "one still reads");
+        order.leave_host();
+        order.enter_host(Access::Write).unwrap();
+        order.leave_host();
+        assert!(order.revoke().is_empty());
+        assert_eq!(order.enter_host(Access::Read), Err(CudaError::Returned));
     }
 
     /// Against the definition: after any sequence of operations, each pair that conflicts is ordered by program order on one stream or by a

@@ -3,7 +3,9 @@
 mod driver;
 mod foreign;
 mod graph;
+mod interop;
 mod launch;
+mod memory;
 mod stream;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -12,12 +14,19 @@ use tilewright_cuda::Driver;
 fn main() {
     let required = std::env::var_os("TILEWRIGHT_REQUIRE_GPU").is_some_and(|value| value == "1");
     let ignored = Driver::load().is_err() && !required;
-    let trials: Vec<Trial> =
-        [driver::trials(), foreign::trials(), graph::trials(), launch::trials(), stream::trials()]
-            .into_iter()
-            .flatten()
-            .map(|trial| trial.with_ignored_flag(ignored))
-            .collect();
+    let trials: Vec<Trial> = [
+        driver::trials(),
+        foreign::trials(),
+        graph::trials(),
+        interop::trials(),
+        launch::trials(),
+        memory::trials(),
+        stream::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|trial| if ignored { trial.with_ignored_flag(true) } else { trial })
+    .collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 

@@ -8,7 +8,8 @@
 use std::ffi::{c_uchar, c_uint, c_ushort, c_void};
 
 use cudarc::driver::sys::{
-    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUcontext, CUdeviceptr, CUmemorytype, CUresult, CUstream,
+    CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUDA_MEMCPY3D_PEER, CUcontext, CUdeviceptr, CUmemorytype, CUresult,
+    CUstream,
 };
 
 use crate::entry::{Driver, Outcome, api};
@@ -19,6 +20,37 @@ use crate::execution::{Action, Copy, Endpoint, Fill, Place};
 enum Mode {
     Waits,
     Async,
+}
+
+/// A copy between contexts as one inside of one: addresses are the same in all.
+fn without_contexts(copy: &CUDA_MEMCPY3D_PEER) -> CUDA_MEMCPY3D {
+    CUDA_MEMCPY3D {
+        srcXInBytes: copy.srcXInBytes,
+        srcY: copy.srcY,
+        srcZ: copy.srcZ,
+        srcLOD: copy.srcLOD,
+        srcMemoryType: copy.srcMemoryType,
+        srcHost: copy.srcHost,
+        srcDevice: copy.srcDevice,
+        srcArray: copy.srcArray,
+        reserved0: std::ptr::null_mut(),
+        srcPitch: copy.srcPitch,
+        srcHeight: copy.srcHeight,
+        dstXInBytes: copy.dstXInBytes,
+        dstY: copy.dstY,
+        dstZ: copy.dstZ,
+        dstLOD: copy.dstLOD,
+        dstMemoryType: copy.dstMemoryType,
+        dstHost: copy.dstHost,
+        dstDevice: copy.dstDevice,
+        dstArray: copy.dstArray,
+        reserved1: std::ptr::null_mut(),
+        dstPitch: copy.dstPitch,
+        dstHeight: copy.dstHeight,
+        WidthInBytes: copy.WidthInBytes,
+        Height: copy.Height,
+        Depth: copy.Depth,
+    }
 }
 
 impl Driver {
@@ -224,6 +256,14 @@ api! {
 
     Context fn cuMemcpy2DAsync_v2(copy: *const CUDA_MEMCPY2D, stream: CUstream) |driver| {
         let copy = driver.rows(copy.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?)?;
+        driver.copy(copy, stream, Mode::Async)
+    }
+
+    Context fn cuMemcpy3DPeerAsync(copy: *const CUDA_MEMCPY3D_PEER, stream: CUstream) |driver| {
+        let peer = copy.as_ref().ok_or(CUresult::CUDA_ERROR_INVALID_VALUE)?;
+        driver.device_of_context(peer.dstContext as usize)?;
+        driver.device_of_context(peer.srcContext as usize)?;
+        let copy = driver.boxes(&without_contexts(peer))?;
         driver.copy(copy, stream, Mode::Async)
     }
 
