@@ -145,13 +145,10 @@ unsafe fn load_ptx(context: &Context, text: &str, code: &Code<'_>) -> Result<Loa
     let signatures = read(context, text)?;
     let start = Instant::now();
     let compiled = ffi::module::link(context.raw(), text, &code.options);
-    let cubin = compiled.map_err(|(cause, log)| match context.guard::<()>(Err(cause)) {
-        Err(cause) if !cause.is_sticky() => CudaError::Compile { cause: Box::new(cause), log },
-        Err(cause) => cause,
-        Ok(()) => CudaError::Compile {
-            cause: Box::new(CudaError::MissingSymbol { symbol: "cuLinkCreate_v2" }),
-            log,
-        },
+    let cubin = compiled.or_else(|(cause, log)| match context.guard(Err(cause)) {
+        Err(cause @ CudaError::Call { .. }) => Err(CudaError::Compile { cause: Box::new(cause), log }),
+        // A fault of earlier work, or a driver without a linker: not the PTX's doing.
+        other => other,
     })?;
     let origin = Origin::Compiled(start.elapsed());
     if let (Some(cache), Some(key)) = (&cache, &key) {
