@@ -64,7 +64,8 @@ impl Kernel {
         let context = &module.context;
         let known = || module.signatures.iter().map(|kernel| kernel.name.clone()).collect();
         let function = match context.guard(module.raw.function(name)) {
-            Err(CudaError::Call { code: 500, .. }) => {
+            // The driver knows of none, or the name is no text that it could be asked for.
+            Err(CudaError::Call { code: 500, .. } | CudaError::NoKernel { .. }) => {
                 return Err(CudaError::NoKernel { name: name.to_owned(), known: known() });
             }
             function => function?,
