@@ -186,10 +186,12 @@ impl Kernel {
             if !takes(parameter, argument) {
                 return Err(self.mismatch(n, argument, parameter));
             }
-            if let Kind::Memory { memory, .. } = argument.kind
-                && memory.context() != self.context()
-                && !memory.is_everywhere()
-            {
+            let memory = match argument.kind {
+                Kind::Memory { memory, .. } => memory,
+                Kind::Map(map) => map.memory(),
+                Kind::Number { .. } | Kind::Address | Kind::Bytes { .. } => continue,
+            };
+            if memory.context() != self.context() && !memory.is_everywhere() {
                 self.reach(memory.context())?;
             }
         }

@@ -96,7 +96,8 @@ impl<'a, T: Pod> From<&'a mut Vec<T>> for Target<'a, T> {
 }
 
 impl Stream {
-    /// Copies all of `from` over all of `to`, wherever they are: host, page-locked host, this device, another.
+    /// Copies all of `from` over all of `to`, wherever they are: host, page-locked host, this device, another. Between ordinary host memory
+    /// and a device it is a stream of that device.
     ///
     /// Returns at once, except where ordinary host memory takes part: that is waited for, so that it can go or change afterwards.
     ///
@@ -113,7 +114,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// If the lengths differ, or the stream is being captured and ordinary host memory takes part, or work on the stream failed.
+    /// If the lengths differ, or memory for ordinary host memory is another device's than the stream, or the stream is being captured and ordinary host memory takes part, or work on the stream failed.
     #[allow(unsafe_code)]
     pub fn copy<'a, 'b, T: Pod>(
         &self,
@@ -141,8 +142,9 @@ impl Stream {
                 // SAFETY: both ranges are inside of allocations that live until all operations on them are done; conflicting operations were
                 // made to come before, and none can be enqueued while the slices are borrowed.
                 self.context().guard(unsafe {
+                    let here = to_context == self.context() && from_context == self.context();
                     let everywhere = to.memory().is_everywhere() || from.memory().is_everywhere();
-                    if to_context == from_context || everywhere {
+                    if here || everywhere {
                         ffi::memory::copy(self.raw(), to_at, from_at, bytes)
                     } else {
                         let (to, from) = ((to_at, &**to_context.raw()), (from_at, &**from_context.raw()));
@@ -152,6 +154,7 @@ impl Stream {
             }
             (Source::Host(from), Target::Memory(to)) => {
                 self.expect_live("copying from ordinary host memory")?;
+                self.context().expect("the target of a copy from ordinary host memory", to.context())?;
                 to.memory().before(self, Access::Write)?;
                 // SAFETY: as above; the host's memory is borrowed until the copy is done.
                 let copied = unsafe {
@@ -161,6 +164,7 @@ impl Stream {
             }
             (Source::Memory(from), Target::Host(to)) => {
                 self.expect_live("copying to ordinary host memory")?;
+                self.context().expect("the source of a copy to ordinary host memory", from.context())?;
                 from.memory().before(self, Access::Read)?;
                 // SAFETY: as above; any bytes are a `T`.
                 let copied = unsafe {
@@ -194,11 +198,12 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// If elements have another size.
+    /// If elements have another size, or the memory is another device's than the stream.
     #[allow(unsafe_code)]
     pub fn fill<'a, T: Pod>(&self, to: impl Into<SliceMut<'a, T>>, value: T) -> Result<(), CudaError> {
         let to = to.into();
         let (at, count) = (to.address(), to.len());
+        self.context().expect("memory to fill", to.context())?;
         let pattern = Pattern::of(&value)?;
         if count == 0 {
             return Ok(());
