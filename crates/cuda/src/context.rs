@@ -10,6 +10,7 @@ use crate::driver::Driver;
 use crate::error::{CudaError, Fault, is_sticky};
 use crate::event::{Event, EventOptions};
 use crate::ffi;
+use crate::launch::Pending;
 use crate::stream::{self, Stream, StreamOptions};
 
 pub use cudarc::driver::sys::CUlimit as Limit;
@@ -32,6 +33,9 @@ pub struct Context {
     inner: Arc<Inner>,
 }
 
+/// How many streams that are gone are remembered for the launches that were pending on them.
+const MOST_ORPHANS: usize = 16;
+
 struct Inner {
     raw: Arc<ffi::context::Context>,
     device: Device,
@@ -40,6 +44,8 @@ struct Inner {
     events: Mutex<Vec<ffi::event::Event>>,
     /// All streams, so that a fault can name what was pending on them.
     streams: Mutex<Vec<Weak<stream::Inner>>>,
+    /// What was pending on streams that are gone, each with its end.
+    orphans: Mutex<Vec<(ffi::event::Event, Pending)>>,
     /// Where memory is freed whose own stream is being captured.
     janitor: OnceLock<ffi::stream::Stream>,
     /// The first fault: nothing works after it.
@@ -83,6 +89,7 @@ impl Context {
             driver,
             events: Mutex::default(),
             streams: Mutex::default(),
+            orphans: Mutex::default(),
             janitor: OnceLock::new(),
             lost: OnceLock::new(),
             cache: Mutex::new(Arc::new(DiskCache::from_environment())),
@@ -171,6 +178,7 @@ impl Context {
         let streams = self.live_streams();
         if self.guard(self.inner.raw.synchronize())? {
             streams.iter().for_each(|stream| stream.forget_launches());
+            lock(&self.inner.orphans).clear();
             return Ok(());
         }
         streams.into_iter().map(Stream::from).try_for_each(|stream| stream.finish())
@@ -260,9 +268,11 @@ impl Context {
         let mut first = false;
         let fault = self.inner.lost.get_or_init(|| {
             first = true;
+            let orphans =
+                std::mem::take(&mut *lock(&self.inner.orphans)).into_iter().map(|(_, pending)| pending);
+            let streams = self.live_streams();
             let (mut launches, mut forgotten) = (Vec::new(), 0);
-            for stream in self.live_streams() {
-                let (pending, more) = stream.pending_launches();
+            for (pending, more) in streams.iter().map(|stream| stream.pending_launches()).chain(orphans) {
                 launches.extend(pending);
                 forgotten += more;
             }
@@ -283,6 +293,17 @@ impl Context {
         streams.push(Arc::downgrade(stream));
     }
 
+    /// A stream goes while launches are pending on it: they stay suspects until its end, an event, is reached.
+    pub(crate) fn bequeath(&self, end: ffi::event::Event, pending: Pending) {
+        let mut orphans = lock(&self.inner.orphans);
+        // Those that are done make room; of the others the latest are enough.
+        orphans.retain(|(end, _)| !end.is_done().unwrap_or(false));
+        if orphans.len() == MOST_ORPHANS {
+            orphans.remove(0);
+        }
+        orphans.push((end, pending));
+    }
+
     fn live_streams(&self) -> Vec<Arc<stream::Inner>> {
         lock(&self.inner.streams).iter().filter_map(Weak::upgrade).collect()
     }
@@ -291,7 +312,7 @@ impl Context {
     pub(crate) fn take_event(&self) -> Result<ffi::event::Event, CudaError> {
         match lock(&self.inner.events).pop() {
             Some(event) => Ok(event),
-            None => ffi::event::Event::new(self.inner.raw.clone(), false, false),
+            None => self.guard(ffi::event::Event::new(self.inner.raw.clone(), false, false)),
         }
     }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::context::{Context, lock};
-use crate::error::{CudaError, LaunchRecord};
+use crate::error::CudaError;
 use crate::event::{Event, EventOptions};
 use crate::ffi;
 use crate::graph::Capture;
-use crate::launch::History;
+use crate::launch::{History, Pending};
 
 /// How a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -286,8 +286,12 @@ impl Stream {
 
     /// Makes another stream of the same capture wait for this one.
     pub(crate) fn precede_in_capture(&self, other: &Stream) -> Result<(), CudaError> {
-        let event = ffi::event::Event::new(self.context().raw().clone(), false, false)?;
-        self.context().guard(event.record(self.raw()).and_then(|()| other.raw().wait(&event)))
+        let event = ffi::event::Event::new(self.context().raw().clone(), false, false);
+        let ordered = event.and_then(|event| {
+            event.record(self.raw())?;
+            other.raw().wait(&event)
+        });
+        self.context().guard(ordered)
     }
 
     /// Waits on this thread for all live work.
@@ -307,7 +311,7 @@ impl From<Arc<Inner>> for Stream {
 }
 
 impl Inner {
-    pub(crate) fn pending_launches(&self) -> (Vec<(u64, LaunchRecord)>, u64) {
+    pub(crate) fn pending_launches(&self) -> Pending {
         lock(&self.history).pending(self.id)
     }
 
@@ -315,5 +319,19 @@ impl Inner {
         let mut history = lock(&self.history);
         let mark = history.mark();
         history.forget_until(mark);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let pending = self.pending_launches();
+        // Launches without an end are those of a lost context, or none.
+        if !pending.0.is_empty()
+            && self.context.fault().is_none()
+            && let Ok(end) = self.context.take_event()
+            && end.record(&self.raw).is_ok()
+        {
+            self.context.bequeath(end, pending);
+        }
     }
 }

@@ -8,6 +8,9 @@ use crate::error::LaunchRecord;
 /// How many launches are remembered.
 const KEPT: usize = 32;
 
+/// Launches that may not have ended, each with its order among those of all streams, and how many more there were.
+pub(crate) type Pending = (Vec<(u64, LaunchRecord)>, u64);
+
 /// The latest launches since the stream was last known to be well. Adding one costs a few nanoseconds and no allocation.
 #[derive(Debug)]
 pub(crate) struct History {
@@ -61,7 +64,7 @@ impl History {
     }
 
     /// What may not have ended, with its order among all streams, and how many more there were.
-    pub(crate) fn pending(&self, stream: u64) -> (Vec<(u64, LaunchRecord)>, u64) {
+    pub(crate) fn pending(&self, stream: u64) -> Pending {
         let first = self.done.max(self.made.saturating_sub(KEPT as u64));
         #[allow(clippy::cast_possible_truncation, reason = "less than KEPT")]
         let records =

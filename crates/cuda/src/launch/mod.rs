@@ -18,7 +18,7 @@ use crate::stream::Stream;
 
 pub use argument::{Arg, Arguments, ByValue};
 pub use config::{Dim3, LaunchConfig};
-pub(crate) use history::History;
+pub(crate) use history::{History, Pending};
 
 /// What a parameter that was left out, because the code never reads it, is given.
 pub(crate) static NOTHING: [u64; 512] = [0; 512];
