@@ -80,7 +80,12 @@ impl Inspector {
 
     /// How often a function of the driver API was called.
     pub fn calls(self, name: &str) -> u64 {
-        self.ask::<BTreeMap<String, u64>>("fake_cuda_calls").get(name).copied().unwrap_or(0)
+        self.all_calls().get(name).copied().unwrap_or(0)
+    }
+
+    /// All functions of the driver API that were called, and how often.
+    pub fn all_calls(self) -> BTreeMap<String, u64> {
+        self.ask("fake_cuda_calls")
     }
 
     /// The launches that ran, in the order in which they ran.

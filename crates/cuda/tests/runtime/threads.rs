@@ -1,0 +1,101 @@
+//! Sixteen threads at once, on one stream and on their own.
+
+use std::sync::Mutex;
+
+use tilewright_cuda::{Context, LaunchConfig};
+use tilewright_fake_driver::Fake;
+
+use crate::{clean, context, kernel, load, one, under};
+
+const THREADS: u32 = 16;
+
+#[test]
+fn threads_share_a_device() {
+    under(&Fake::new(), |driver| {
+        let context = context();
+        let (poke, copy_words) = (kernel(&context, "poke"), kernel(&context, "copy_words"));
+        let shared = context.stream().unwrap();
+        let common = shared.upload(&[9u32; 8]).unwrap();
+        let handed_over = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (context, poke, copy_words) = (&context, &poke, &copy_words);
+                let (shared, common, handed_over) = (&shared, &common, &handed_over);
+                scope.spawn(move || {
+                    let own = context.stream().unwrap();
+                    for round in 0..30 {
+                        let value = thread << 16 | round;
+                        let mut a = shared.alloc::<u32>(8).unwrap();
+                        let mut b = own.alloc::<u32>(8).unwrap();
+                        poke.launch(&own, &one(), (&mut a, value, 8u32)).unwrap();
+                        copy_words.launch(shared, &one(), (&mut b, &a, 4u32)).unwrap();
+                        own.copy(common.slice(..4).unwrap(), b.slice_mut(4..).unwrap()).unwrap();
+                        assert_eq!(own.download(&b).unwrap(), [value, value, value, value, 9, 9, 9, 9]);
+                        // Memory that another thread drops, or goes on with.
+                        let mut pool = handed_over.lock().unwrap();
+                        pool.push((a, value));
+                        let taken = if pool.len() > 4 { Some(pool.remove(0)) } else { None };
+                        drop(pool);
+                        if let Some((buffer, value)) = taken {
+                            assert_eq!(own.download(&buffer).unwrap(), [value; 8]);
+                        }
+                    }
+                });
+            }
+        });
+        for (buffer, value) in handed_over.into_inner().unwrap() {
+            assert_eq!(shared.download(&buffer).unwrap(), [value; 8]);
+        }
+        context.synchronize().unwrap();
+        assert_eq!(driver.launches().len(), 2 * 30 * THREADS as usize);
+        drop((poke, copy_words, common, shared, context));
+        clean(driver);
+    });
+}
+
+#[test]
+fn threads_come_and_go() {
+    under(&Fake::new(), |driver| {
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        let context = Context::new(thread % 2).unwrap();
+                        context.set_cache(tilewright_cuda::DiskCache::off());
+                        let stream = context.stream().unwrap();
+                        let mut memory = stream.alloc::<u32>(4).unwrap();
+                        let module = load(&context).unwrap();
+                        let poke = module.kernel("poke").unwrap();
+                        poke.launch(&stream, &one(), (&mut memory, thread, 4u32)).unwrap();
+                        assert_eq!(context.default_stream().download(&memory).unwrap(), [thread; 4]);
+                    }
+                });
+            }
+        });
+        clean(driver);
+    });
+}
+
+#[test]
+fn threads_ask_for_shared_memory_at_once() {
+    under(&Fake::new(), |driver| {
+        let context = context();
+        let idle = kernel(&context, "idle");
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (context, idle) = (&context, &idle);
+                scope.spawn(move || {
+                    let stream = context.stream().unwrap();
+                    for round in 0..20 {
+                        let shared = ((thread * 7 + round * 5) % 227) << 10;
+                        idle.launch(&stream, &LaunchConfig::new(1, 32).shared(shared), ()).unwrap();
+                    }
+                });
+            }
+        });
+        context.synchronize().unwrap();
+        assert_eq!(driver.launches().len(), 20 * THREADS as usize);
+        drop((idle, context));
+        clean(driver);
+    });
+}
