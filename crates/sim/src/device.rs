@@ -340,6 +340,41 @@ impl Simulator {
         Ok(found.bytes.clone())
     }
 
+    /// Replaces the bytes of a buffer, all of them; they count as written.
+    ///
+    /// ```
+    /// use tilewright_sim::{Options, Simulator};
+    ///
+    /// let mut sim = Simulator::new(Options::default());
+    /// let (x, y) = (sim.upload(&[1u8, 2, 3]), sim.alloc(3));
+    /// sim.copy(x, y)?;
+    /// sim.write(x, &[4, 5, 6])?;
+    /// assert_eq!((sim.read(x)?, sim.read(y)?), (vec![4, 5, 6], vec![1, 2, 3]));
+    /// assert!(sim.write(x, &[0; 2]).is_err());
+    /// # Ok::<(), tilewright_sim::SimError>(())
+    /// ```
+    pub fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), SimError> {
+        self.replace(buffer, bytes.to_vec(), None)
+    }
+
+    /// Copies a buffer over another of the same size. What nobody has written in the one counts as not written in the other.
+    pub fn copy(&mut self, from: Buffer, to: Buffer) -> Result<(), SimError> {
+        let source = self.memory.at(from.address).ok_or(SimError::NoBuffer { address: from.address })?;
+        let (bytes, written) = (source.bytes.clone(), source.written.clone());
+        self.replace(to, bytes, written)
+    }
+
+    fn replace(&mut self, buffer: Buffer, bytes: Vec<u8>, written: Option<Vec<u64>>) -> Result<(), SimError> {
+        if bytes.len() != buffer.bytes {
+            return Err(SimError::Length { found: bytes.len(), expected: buffer.bytes });
+        }
+        let mut memory =
+            self.memory.remove(buffer.address).ok_or(SimError::NoBuffer { address: buffer.address })?;
+        (memory.bytes, memory.written) = (bytes, written);
+        self.memory.insert(memory);
+        Ok(())
+    }
+
     /// The contents of a buffer.
     pub fn download<T: Sample>(&self, buffer: Buffer) -> Result<Vec<T>, SimError> {
         let bytes = self.read(buffer)?;

@@ -80,6 +80,14 @@ pub enum SimError {
         /// Its address.
         address: u64,
     },
+    /// Contents that are not as long as their buffer.
+    #[error("{found} bytes for a buffer, expected {expected}, all that it has")]
+    Length {
+        /// What was given.
+        found: usize,
+        /// Size of the buffer.
+        expected: usize,
+    },
     /// A buffer cannot be read as this type.
     #[error("a buffer of {bytes} bytes cannot be read as elements of {element} bytes; read it as bytes")]
     ElementSize {
