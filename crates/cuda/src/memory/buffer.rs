@@ -73,6 +73,16 @@ impl<T: Pod> Buffer<T> {
         }
     }
 
+    /// All of it, to be written by one of several who share the buffer: for those who hand out clones of it and order what is done
+    /// themselves.
+    ///
+    /// # Safety
+    /// Until the operation that it is given to is enqueued, nobody enqueues another on this memory, unless to the same stream.
+    #[allow(unsafe_code)]
+    pub unsafe fn shared_mut(&self) -> SliceMut<'_, T> {
+        SliceMut::over(self.as_slice())
+    }
+
     /// A part of it, to be read.
     ///
     /// # Errors
