@@ -5,8 +5,8 @@
 //! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
 //! * [`ir`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
 //! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
-//! * [`device`]: memory and launches, with [`sim`], which runs PTX on the CPU, checks it and counts;
-//! * [`cuda`]: the NVIDIA driver, found at run time.
+//! * [`device`]: memory and launches on GPU, CPU and simulator under the same names;
+//! * [`cuda`]: a CUDA runtime that needs only the driver, found at run time; [`sim`], which runs PTX on the CPU, checks it and counts.
 //!
 //! ```
 //! use tilewright::{compiler::Compiler, hardware::Arch, lang::prelude::*};
@@ -71,4 +71,6 @@ mod chapters {
     mod kernels {}
     #[doc = include_str!("../../../docs/simulator.md")]
     mod simulator {}
+    #[doc = include_str!("../../../docs/runtime.md")]
+    mod runtime {}
 }

@@ -58,10 +58,10 @@ fn run(frame: &str, example: &Example) -> Vec<FindingKind> {
     let (input, output) = (device.upload(&numbers).unwrap(), device.alloc::<u32>(64).unwrap());
     let arguments: [&dyn Argument; 2] = [&input, &output];
     let report = kernel.launch(blocks, &arguments).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    for finding in &report.findings {
+    for finding in report.findings() {
         println!("{finding}\n");
     }
-    report.findings.iter().map(|finding| finding.kind).collect()
+    report.findings().iter().map(|finding| finding.kind).collect()
 }
 
 #[test]

@@ -172,6 +172,7 @@ fn doctor_reports_and_advises() {
             .unwrap(),
     );
     assert_eq!((&report["cache"]["files"], &report["cache"]["bytes"]), (&1.into(), &2048.into()));
+    assert_eq!((&report["cache"]["entries"], &report["cache"]["cap_bytes"]), (&0.into(), &(1 << 30).into()));
     assert!(report["processor"]["threads"].as_u64().unwrap() >= 1);
     assert!(report["gpus"].is_array());
     let problems = report["problems"].as_array().unwrap();
@@ -182,7 +183,7 @@ fn doctor_reports_and_advises() {
 
     let text = tilewright(&["doctor"]);
     assert!(text.status.success());
-    for part in ["driver", "GPUs", "PTX", "assembler", "cache"] {
+    for part in ["driver", "GPUs", "PTX", "assembler", "cache", "packs"] {
         assert!(stdout(&text).contains(part), "{part}");
     }
 }
@@ -200,13 +201,97 @@ fn doctor_survives_a_cache_that_cannot_be_used() {
     }
 }
 
+/// A cache with one entry, and its file.
+fn filled_cache(folder: &Path) -> std::path::PathBuf {
+    use tilewright::cuda::{DiskCache, Entry, Key, Put};
+    let cache = DiskCache::at(folder);
+    let meta = [("kernels", "gemm"), ("device", "sm_90"), ("driver", "CUDA 13.0")];
+    let meta = meta.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    let entry = Entry { meta, payload: vec![7; 3000] };
+    assert_eq!(cache.put(&Key::builder().field("ptx", "text").finish(), &entry), Put::Written);
+    cache.list().remove(0).path
+}
+
+#[test]
+fn the_cache_is_listed_verified_and_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = command(&[&["cache"], arguments].concat());
+        command
+            .env("TILEWRIGHT_CACHE_DIR", folder.path())
+            .env("TILEWRIGHT_CACHE_SIZE", "1M")
+            .output()
+            .unwrap()
+    };
+    let empty = run(&["list"]);
+    assert!(empty.status.success() && stdout(&empty).starts_with("0 entries, 0 B of at most 1.0 MiB"));
+    let file = filled_cache(folder.path());
+
+    let listed = json(&run(&["list", "--json"]));
+    let entry = &listed["entries"][0];
+    assert_eq!((&entry["kernels"], &entry["device"]), (&"gemm".into(), &"sm_90".into()));
+    assert_eq!((&entry["problem"], &listed["cap_bytes"]), (&serde_json::Value::Null, &(1 << 20).into()));
+    assert_eq!(listed["bytes"], entry["bytes"]);
+    assert!(entry["bytes"].as_u64().unwrap() > 3000);
+    let text = run(&["list"]);
+    for part in ["gemm", "sm_90", "just now", "readable", "1 entry, 3."] {
+        assert!(stdout(&text).contains(part), "{part}: {}", stdout(&text));
+    }
+    assert!(stdout(&run(&["verify"])).contains("all sound"));
+
+    // One bit.
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let damaged = run(&["verify"]);
+    assert_eq!(damaged.status.code(), Some(1));
+    assert!(stdout(&damaged).contains("checksum"), "{}", stdout(&damaged));
+    assert!(String::from_utf8_lossy(&damaged.stderr).contains("1 problem"));
+    assert!(file.exists());
+    let removed = run(&["verify", "--remove", "--json"]);
+    assert_eq!(removed.status.code(), Some(1));
+    assert_eq!(json(&removed)["problems"][0]["removed"], true);
+    assert!(!file.exists() && run(&["verify"]).status.success());
+
+    filled_cache(folder.path());
+    let cleared = json(&run(&["clear", "--json"]));
+    assert_eq!(cleared["files"], 1);
+    assert!(stdout(&run(&["clear"])).contains("removed 0 files"));
+}
+
+#[test]
+fn a_cache_that_cannot_be_used_is_said_in_one_line() {
+    let off = command(&["cache", "list"]).env("TILEWRIGHT_CACHE_DIR", "off").output().unwrap();
+    assert_eq!(off.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&off.stderr).contains("turned off"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("v1"), "in the way").unwrap();
+    let blocked = command(&["cache", "verify"]).env("TILEWRIGHT_CACHE_DIR", folder.path()).output().unwrap();
+    assert_eq!(blocked.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&blocked.stderr).contains("not a folder"));
+    let doctor = command(&["doctor", "--json"]).env("TILEWRIGHT_CACHE_DIR", folder.path()).output().unwrap();
+    let problems = json(&doctor)["problems"].clone();
+    assert!(problems.as_array().unwrap().iter().any(|problem| {
+        problem["part"] == "cache" && problem["found"].as_str().unwrap().contains("not a folder")
+    }));
+    refused(&["cache"]);
+    refused(&["cache", "frobnicate"]);
+}
+
 #[test]
 fn the_main_job_verifies_its_results() {
     let output = tilewright(&[]);
     assert!(output.status.success(), "{}", stdout(&output));
     assert!(stdout(&output).contains("0 failed"));
     let outcome = json(&tilewright(&["demo", "--json"]));
-    assert!(outcome["steps"].as_array().unwrap().iter().all(|step| step["ok"] == true));
+    let steps = outcome["steps"].as_array().unwrap();
+    assert!(steps.iter().all(|step| step["ok"] == true));
+    let device = tilewright::device::Device::best();
+    assert_eq!(outcome["device"], device.name());
+    for place in [format!("vector_add on {}", device.name()), "vector_add, simulated".to_owned()] {
+        assert!(steps.iter().any(|step| step["what"] == place.as_str()), "{place}");
+    }
 }
 
 #[test]
@@ -250,6 +335,11 @@ fn what_cannot_be_compiled_is_said_in_one_line() {
     assert!(refused(&["compile", "vector_add", "--arch", "sm_5"]).contains("not an architecture"));
     assert!(refused(&["explain", "vector_add", "--diff=frobnicate"]).contains("known are inline"));
     refused(&["compile"]);
+    assert!(refused(&["compile", "vector_add", "transpose"]).contains("--pack"));
+    assert!(refused(&["compile", "vector_add", "--arch", "sm_80,sm_90a"]).contains("--pack"));
+    refused(&["compile", "vector_add", "--cubin"]);
+    refused(&["compile", "vector_add", "--pack", "unused.pack", "-o", "unused"]);
+    assert!(!Path::new("unused.pack").exists());
 }
 
 /// The kernels that the tutorial shows are those of the registry, word for word.

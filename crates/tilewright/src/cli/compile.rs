@@ -1,5 +1,7 @@
 //! `tilewright compile`.
 
+mod pack;
+
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -19,15 +21,17 @@ use super::{Failure, table};
     tilewright compile --list\n  \
     tilewright compile vector_add --emit ptx\n  \
     tilewright compile gemm_hopper --arch sm_90a --emit ir -o gemm.tw\n  \
-    tilewright compile transpose --arch sm_80 --line-info -o transpose.ptx")]
+    tilewright compile transpose --arch sm_80 --line-info -o transpose.ptx\n  \
+    tilewright compile --pack kernels.pack --arch sm_80,sm_90a vector_add transpose\n  \
+    tilewright compile --pack-info kernels.pack")]
 pub(super) struct Options {
-    /// The kernel, by its name in the registry
-    #[arg(required_unless_present = "list")]
-    kernel: Option<String>,
+    /// The kernel, by its name in the registry; several for a pack
+    #[arg(value_name = "KERNEL", required_unless_present_any = ["list", "pack_info"])]
+    kernels: Vec<String>,
 
-    /// The chip, such as sm_80 or sm_90a [default: the plainest that runs the kernel]
-    #[arg(long, value_name = "ARCH")]
-    arch: Option<Arch>,
+    /// The chip, such as sm_80 or sm_90a; several for a pack [default: the plainest that runs the kernel; for a pack, all]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    arch: Vec<Arch>,
 
     /// What to print
     #[arg(long, value_enum, default_value = "ptx")]
@@ -45,12 +49,26 @@ pub(super) struct Options {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
+    /// Write the kernels, compiled for each chip, to a pack that programs carry with `include_bytes!`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["emit", "output"])]
+    pack: Option<PathBuf>,
+
+    /// Put machine code into the pack beside the PTX, which needs the assembler; where there is none, `auto` does without
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "auto", default_missing_value = "always",
+          num_args = 0..=1, require_equals = true, requires = "pack")]
+    cubin: Cubin,
+
+    /// Say what is in a pack
+    #[arg(long, value_name = "FILE",
+          conflicts_with_all = ["kernels", "arch", "emit", "no_passes", "line_info", "output", "pack", "list"])]
+    pack_info: Option<PathBuf>,
+
     /// List the kernels
-    #[arg(long, conflicts_with_all = ["kernel", "arch", "no_passes", "line_info", "output"])]
+    #[arg(long, conflicts_with_all = ["kernels", "arch", "no_passes", "line_info", "output", "pack"])]
     list: bool,
 
-    /// Print the list as JSON
-    #[arg(long, requires = "list")]
+    /// Print the list, or what is in a pack, as JSON
+    #[arg(long, conflicts_with_all = ["kernels"])]
     json: bool,
 }
 
@@ -62,6 +80,16 @@ enum Emit {
     Ptx,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Cubin {
+    /// Where an assembler is found
+    Auto,
+    /// Without an assembler, fail
+    Always,
+    /// Only PTX
+    Never,
+}
+
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,
@@ -70,12 +98,26 @@ struct Listed {
 }
 
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
-    let Some(name) = options.kernel.as_deref().filter(|_| !options.list) else {
+    if options.list {
         return list(options.json, out);
+    }
+    if let Some(path) = &options.pack_info {
+        return pack::info(path, options.json, out);
+    }
+    let compiler = |arch| Compiler::new(arch).optimise(!options.no_passes).line_info(options.line_info);
+    if let Some(path) = &options.pack {
+        let wishes = pack::Wishes { kernels: &options.kernels, archs: &options.arch, cubin: options.cubin };
+        return pack::write(&wishes, compiler, path, out);
+    }
+    let ([name], [] | [_]) = (options.kernels.as_slice(), options.arch.as_slice()) else {
+        return Err(Failure::input(format!(
+            "found {} kernels for {} chips, expected one of each; several go into a pack (--pack FILE)",
+            options.kernels.len(),
+            options.arch.len()
+        )));
     };
-    let (entry, arch) = choose(name, options.arch)?;
-    let (_, build) =
-        build(entry, Compiler::new(arch).optimise(!options.no_passes).line_info(options.line_info))?;
+    let (entry, arch) = choose(name, options.arch.first().copied())?;
+    let (_, build) = build(entry, compiler(arch))?;
     let text = match options.emit {
         Emit::Ir => build.func.to_string(),
         Emit::Ptx => build.code.text,

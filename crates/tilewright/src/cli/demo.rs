@@ -1,9 +1,10 @@
 //! `tilewright demo`, the program's main job when it is called without a command.
 //!
 //! Describes the machine, then runs what exists and checks every result against plain evaluation: layouts, the compiler, and the
-//! kernels of the registry on the simulator. A check that fails ends the program with exit code 1.
+//! kernels of the registry on the best device of this machine and on the simulator. A check that fails ends the program with exit
+//! code 1.
 
-mod simulated;
+mod runs;
 
 use std::io::Write;
 use std::time::Instant;
@@ -11,6 +12,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use tilewright::compiler::Compiler;
+use tilewright::device::Device;
 use tilewright::kernels::{Entry, KERNELS};
 use tilewright::layout::analysis;
 use tilewright::layout::{Composed, Layout, LayoutError, Swizzle, TiledCopy, Tiler, TvLayout};
@@ -30,7 +32,7 @@ pub(super) struct Options {
 /// One thing that was computed and checked.
 #[derive(Debug, Serialize)]
 struct Step {
-    what: &'static str,
+    what: String,
     result: String,
     /// How many values were compared with plain evaluation, or lines of PTX read back.
     compared: u64,
@@ -40,6 +42,8 @@ struct Step {
 #[derive(Serialize)]
 struct Outcome<'a> {
     machine: &'a Machine,
+    /// Where the kernels ran.
+    device: &'a str,
     steps: &'a [Step],
     microseconds: u128,
 }
@@ -47,14 +51,16 @@ struct Outcome<'a> {
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let machine = Machine::look();
     let start = Instant::now();
-    let steps = steps().map_err(|error| Failure::Machine(format!("a step failed: {error}")))?;
+    let device = Device::best();
+    let steps = steps(&device).map_err(|error| Failure::Machine(format!("a step failed: {error}")))?;
     let elapsed = start.elapsed();
     if options.json {
-        let outcome = Outcome { machine: &machine, steps: &steps, microseconds: elapsed.as_micros() };
+        let (device, microseconds) = (device.name(), elapsed.as_micros());
+        let outcome = Outcome { machine: &machine, device, steps: &steps, microseconds };
         serde_json::to_writer_pretty(&mut *out, &outcome)?;
         writeln!(out)?;
     } else {
-        write(&machine, &steps, elapsed.as_secs_f64(), out)?;
+        write(&machine, device.name(), &steps, elapsed.as_secs_f64(), out)?;
     }
     match steps.iter().find(|step| !step.ok) {
         None => Ok(()),
@@ -65,7 +71,13 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     }
 }
 
-fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -> Result<(), Failure> {
+fn write(
+    machine: &Machine,
+    device: &str,
+    steps: &[Step],
+    seconds: f64,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     writeln!(out, "tilewright {} on {}", machine.tilewright, machine.processor.describe())?;
     match &machine.driver {
         Some(driver) => writeln!(out, "driver: CUDA {}", driver.cuda)?,
@@ -78,15 +90,16 @@ fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -
         let (name, capability) = (&gpu.name, &gpu.compute_capability);
         writeln!(out, "GPU {}: {name}, compute capability {capability} ({})", gpu.ordinal, gpu.architecture)?;
     }
+    writeln!(out, "kernels run on: {device}, and on the simulator")?;
     writeln!(
         out,
         "\nThe layouts of a Hopper GEMM tile, compared with plain evaluation; kernels compiled to PTX, read back and checked, \
-         then run on the simulator, watched for races and deadlocks, their results compared:\n"
+         then run on {device} for their results and on the simulator, watched for races and deadlocks, all results compared:\n"
     )?;
     let mut rows = table(&["what", "result", "compared", "check"]);
     for step in steps {
         let check = if step.ok { "ok" } else { "FAILED" };
-        rows.add_row([step.what, &step.result, &step.compared.to_string(), check]);
+        rows.add_row([&step.what, &step.result, &step.compared.to_string(), &check.to_owned()]);
     }
     writeln!(out, "{rows}")?;
     let compared: u64 = steps.iter().map(|step| step.compared).sum();
@@ -103,10 +116,12 @@ fn write(machine: &Machine, steps: &[Step], seconds: f64, out: &mut dyn Write) -
     )?)
 }
 
-fn steps() -> Result<Vec<Step>, LayoutError> {
+fn steps(device: &Device) -> Result<Vec<Step>, LayoutError> {
     let mut steps = vec![tiles()?, fragment()?, copy()?, swizzle()?, refusals(), compositions()?];
     steps.extend(KERNELS.iter().map(kernel));
-    steps.extend(simulated::steps());
+    steps.extend(runs::steps(device));
+    steps.extend(runs::steps(&Device::simulator()));
+    steps.push(runs::race());
     Ok(steps)
 }
 
@@ -127,7 +142,7 @@ fn kernel(entry: &'static Entry) -> Step {
     }
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
     let result = format!("PTX for {} in {milliseconds:.1} ms", targets.join(", "));
-    Step { what: entry.name, result, compared, ok: ok && compared > 0 }
+    Step { what: entry.name.to_owned(), result, compared, ok: ok && compared > 0 }
 }
 
 /// A row-major matrix cut into tiles: every tile starts where it should and nothing is lost.
@@ -141,7 +156,7 @@ fn tiles() -> Result<Step, LayoutError> {
         ok &= tiled.at(i)? == row * 256 + column;
         compared += 1;
     }
-    Ok(Step { what: "512x256 matrix in 128x64 tiles", result: tiled.to_string(), compared, ok })
+    Ok(Step { what: "512x256 matrix in 128x64 tiles".to_owned(), result: tiled.to_string(), compared, ok })
 }
 
 /// The accumulator of mma.m16n8k16, against the formula in the PTX manual.
@@ -157,7 +172,7 @@ fn fragment() -> Result<Step, LayoutError> {
         }
     }
     let result = format!("(thread,value) = {tv}, a partition of 16x8");
-    Ok(Step { what: "accumulator of mma.m16n8k16", result, compared, ok })
+    Ok(Step { what: "accumulator of mma.m16n8k16".to_owned(), result, compared, ok })
 }
 
 /// 128 threads copy a 128x64 bf16 tile in 16-byte pieces: no byte is fetched in vain.
@@ -175,7 +190,7 @@ fn copy() -> Result<Step, LayoutError> {
     }
     let result =
         format!("{} sectors in {} requests, {} needed", sectors.touched, sectors.requests, sectors.ideal);
-    Ok(Step { what: "copy by 128 threads, 16 bytes each", result, compared, ok })
+    Ok(Step { what: "copy by 128 threads, 16 bytes each".to_owned(), result, compared, ok })
 }
 
 /// The 128-byte swizzle makes ldmatrix free of bank conflicts, and stays a permutation.
@@ -194,7 +209,7 @@ fn swizzle() -> Result<Step, LayoutError> {
         compared += 2;
     }
     let result = format!("{swizzled}: ldmatrix conflicts {before} -> {after}");
-    Ok(Step { what: "128-byte swizzle of a bf16 tile", result, compared, ok })
+    Ok(Step { what: "128-byte swizzle of a bf16 tile".to_owned(), result, compared, ok })
 }
 
 /// Compositions that other implementations get wrong must be refused.
@@ -205,7 +220,7 @@ fn refusals() -> Step {
     };
     let ok = unsound.iter().all(|pair| refused(pair) == Ok(true));
     let result = "refused, with the reason".to_string();
-    Step { what: "compositions that are not layouts", result, compared: 0, ok }
+    Step { what: "compositions that are not layouts".to_owned(), result, compared: 0, ok }
 }
 
 /// Random compositions, each compared with evaluating one layout after the other.
@@ -227,7 +242,7 @@ fn compositions() -> Result<Step, LayoutError> {
         }
     }
     let result = format!("{composed} composed, {refused} refused");
-    Ok(Step { what: "random compositions", result, compared, ok })
+    Ok(Step { what: "random compositions".to_owned(), result, compared, ok })
 }
 
 /// A small generator, the same on every machine (Numerical Recipes' 64-bit constants).
@@ -258,7 +273,7 @@ mod tests {
 
     #[test]
     fn every_step_passes_and_compares() {
-        let steps = steps().unwrap();
+        let steps = steps(&Device::cpu()).unwrap();
         assert!(steps.iter().all(|step| step.ok), "{steps:?}");
         assert!(steps.iter().map(|step| step.compared).sum::<u64>() > 100_000);
     }

@@ -55,8 +55,22 @@ fn write(machine: &Machine, out: &mut dyn Write) -> Result<(), Failure> {
     rows.push((
         "cache",
         machine.cache.as_ref().map_or("off".into(), |cache| {
-            format!("{}, {} files, {}", cache.path, cache.files, bytes(cache.bytes))
+            let (used, cap) = (bytes(cache.bytes), bytes(cache.cap_bytes));
+            format!(
+                "{}: {} kernels, {} files, {used} of at most {cap}",
+                cache.path, cache.entries, cache.files
+            )
         }),
+    ));
+    rows.push((
+        "packs",
+        match machine.assembler {
+            Some(_) => "`compile --pack` writes PTX and machine code".into(),
+            None => {
+                "`compile --pack` writes PTX, which the driver compiles; machine code needs the assembler"
+                    .into()
+            }
+        },
     ));
     let mut facts = table(&["part", "found"]);
     for (part, found) in rows {
@@ -78,7 +92,8 @@ fn write(machine: &Machine, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn gpus(gpus: &[Gpu]) -> comfy_table::Table {
-    let mut rows = table(&["GPU", "name", "compute", "SMs", "clock", "memory", "L2", "shared/block"]);
+    let mut rows =
+        table(&["GPU", "name", "compute", "SMs", "clock", "memory", "L2", "shared/block", "cubin"]);
     for gpu in gpus {
         rows.add_row([
             gpu.ordinal.to_string(),
@@ -89,6 +104,7 @@ fn gpus(gpus: &[Gpu]) -> comfy_table::Table {
             bytes(gpu.memory_bytes),
             bytes(gpu.l2_bytes),
             bytes(gpu.shared_bytes_per_block),
+            gpu.cubin.clone(),
         ]);
     }
     rows

@@ -1,7 +1,9 @@
 //! The machine: processor, driver, GPUs, assembler, cache, and what is wrong with them.
 
 use serde::Serialize;
-use tilewright::cuda::{CACHE_VARIABLE, CacheFolder, Device, Driver, PtxVersion};
+use tilewright::cuda::{
+    CACHE_SIZE_VARIABLE, CACHE_VARIABLE, CacheFolder, Device, DiskCache, Driver, PtxVersion,
+};
 use tilewright_ptxas::Assembler;
 
 /// All that is known about the machine. The field names are the JSON of `doctor --json`.
@@ -41,6 +43,8 @@ pub(super) struct Gpu {
     pub(super) shared_bytes_per_block: u64,
     pub(super) l2_bytes: u64,
     pub(super) clock_mhz: u32,
+    /// What a pack must hold machine code for so that nothing is compiled on this GPU.
+    pub(super) cubin: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -54,6 +58,8 @@ pub(super) struct CacheFacts {
     pub(super) path: String,
     pub(super) files: u64,
     pub(super) bytes: u64,
+    pub(super) entries: usize,
+    pub(super) cap_bytes: u64,
 }
 
 /// Something that is missing or broken.
@@ -113,13 +119,25 @@ fn cache(problems: &mut Vec<Problem>) -> Option<CacheFacts> {
         problems.push(problem("cache", &"turned off, or no home folder", remedy));
         return None;
     };
+    let path = folder.path().display().to_string();
+    let cache = DiskCache::from_environment();
+    // A size that cannot be read is noticed when the cache is opened, a folder of somebody else when it is looked at.
+    let setting = cache.stats().last_error;
+    let distrust = cache.check().err().map(|problem| format!("{path}: {problem}"));
     let usage = folder.check_writable().and_then(|()| folder.usage());
-    let usage = usage.map_err(|error| {
-        let found = format!("{}: {error}", folder.path().display());
-        problems.push(problem("cache", &found, remedy));
-    });
+    let failure = usage.as_ref().err().map(|error| format!("{path}: {error}"));
+    problems.extend(failure.map(|found| problem("cache", &found, remedy.clone())));
+    problems.extend(distrust.map(|found| problem("cache", &found, remedy)));
+    let remedy = format!("set {CACHE_SIZE_VARIABLE} to a size such as 512M or 2G");
+    problems.extend(setting.map(|found| problem("cache", &found, remedy)));
     let usage = usage.unwrap_or_default();
-    Some(CacheFacts { path: folder.path().display().to_string(), files: usage.files, bytes: usage.bytes })
+    Some(CacheFacts {
+        path,
+        files: usage.files,
+        bytes: usage.bytes,
+        entries: cache.list().len(),
+        cap_bytes: cache.cap(),
+    })
 }
 
 impl From<Device> for Gpu {
@@ -134,6 +152,10 @@ impl From<Device> for Gpu {
             shared_bytes_per_block: device.shared_bytes_per_block,
             l2_bytes: device.l2_bytes,
             clock_mhz: device.clock_khz / 1000,
+            cubin: {
+                let chip = device.compute_capability;
+                format!("sm_{}{}", chip.major, chip.minor)
+            },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Arguments, dispatch and errors; one module a command.
 
+mod cache;
 mod compile;
 mod demo;
 mod doctor;
@@ -32,7 +33,9 @@ enum Command {
     Demo(demo::Options),
     /// Say what this machine has: driver, GPUs, assembler, cache; and what to do about what is missing
     Doctor(doctor::Options),
-    /// Compile a kernel of the registry to IR or PTX
+    /// List, clear or verify the compiled kernels that are kept on disk
+    Cache(cache::Options),
+    /// Compile a kernel of the registry to IR or PTX, or several into a pack
     Compile(compile::Options),
     /// Show what becomes of a kernel: stages, what each pass did, registers, occupancy
     Explain(explain::Options),
@@ -112,6 +115,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(options) => demo::run(&options, &mut out),
         Command::Doctor(options) => doctor::run(&options, &mut out),
+        Command::Cache(options) => cache::run(&options, &mut out),
         Command::Compile(options) => compile::run(&options, &mut out),
         Command::Explain(options) => explain::run(&options, &mut out),
         Command::Layout(options) => layout::run(&options, &mut out),

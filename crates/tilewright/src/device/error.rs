@@ -1,7 +1,8 @@
 //! What a device cannot do, or was asked wrongly.
 
 use tilewright_compiler::CompileError;
-use tilewright_hardware::{Element, HardwareError};
+use tilewright_cuda::CudaError;
+use tilewright_hardware::{Arch, Element, HardwareError};
 use tilewright_sim::{Finding, SimError};
 
 /// Why a device refuses.
@@ -11,6 +12,12 @@ pub enum DeviceError {
     /// The simulator cannot run it.
     #[error(transparent)]
     Simulator(#[from] SimError),
+    /// The driver or the GPU refuses, or a kernel on it has ended in a fault.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// The kernel cannot be staged.
+    #[error(transparent)]
+    Stage(#[from] tilewright_lang::Error),
     /// The kernel does not compile for this device.
     #[error(transparent)]
     Compile(#[from] CompileError),
@@ -68,6 +75,37 @@ pub enum DeviceError {
     /// Memory of one device was given to another.
     #[error("found a buffer of another device, expected one of this; upload the data here")]
     OtherDevice,
+    /// Contents that do not fill their buffer exactly.
+    #[error("contents of a buffer: found {found} elements, expected {expected}, as many as the buffer has")]
+    Length {
+        /// What was given.
+        found: usize,
+        /// Elements of the buffer.
+        expected: usize,
+    },
+    /// A pack that has no code for this device.
+    #[error(
+        "no PTX for {arch} under the name `{name}` in the pack: found {}, expected one of these",
+        list(known)
+    )]
+    NotPacked {
+        /// What was asked for.
+        name: String,
+        /// The chip.
+        arch: Arch,
+        /// What the pack has.
+        known: Vec<String>,
+    },
+    /// A packed kernel that cannot be read.
+    #[error("packed kernel `{name}`: found {found}, expected {expected}")]
+    Packed {
+        /// The kernel.
+        name: String,
+        /// What is wrong.
+        found: String,
+        /// What should be there.
+        expected: &'static str,
+    },
     /// More memory than can be.
     #[error("found {len} elements of type {element}, expected what fits into the memory of the device")]
     Memory {
@@ -105,6 +143,10 @@ pub enum DeviceError {
         /// What was found.
         findings: Vec<Finding>,
     },
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "no kernels".to_owned() } else { names.join(", ") }
 }
 
 fn count(findings: &[Finding]) -> String {

@@ -1,16 +1,19 @@
 //! Loaded code, and launches that are checked against what the code says.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use tilewright_codegen::Compiled;
 use tilewright_compiler::Build;
+use tilewright_cuda::{Form, LaunchConfig, Pack, PackedKernelRef, Signature};
 use tilewright_hardware::{Element, TensorMapSpec};
 use tilewright_ir::{Space, Type};
+use tilewright_ptx::{Specificity, Target};
 use tilewright_sim::{Launch, Module as SimulatedModule, SimError};
 
+use super::gpu::Gpu;
+use super::host::Host;
 use super::value::{Passed, boxes};
-use super::{Argument, Device, DeviceError};
+use super::{Argument, Backend, Device, DeviceError, Report};
 
 /// Extents along x, y and z; `4` and `(4, 2)` stand for `(4, 1, 1)` and `(4, 2, 1)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,14 +94,14 @@ impl sealed::Code for Build {
 }
 
 /// What is known of a parameter.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Parameter {
     name: String,
     needs: Needs,
 }
 
 /// What an argument must be.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Needs {
     /// A buffer; of that type, if it is known.
     Buffer(Option<Element>),
@@ -134,7 +137,7 @@ impl Needs {
     fn takes(&self, passed: &Passed<'_>) -> bool {
         match (self, passed) {
             (Needs::Buffer(needed), Passed::Buffer(given, _)) => needed.is_none_or(|needed| needed == *given),
-            (Needs::Number(needed), Passed::Number(given, _)) => needed == given,
+            (Needs::Number(needed), Passed::Number(given)) => *needed == given.element(),
             (Needs::Map(None), Passed::Map(..)) => true,
             // How the cache fetches is no part of what the kernel relies on.
             (Needs::Map(Some(needed)), Passed::Map(given, ..)) => {
@@ -158,28 +161,86 @@ impl Needs {
 #[derive(Clone, Debug)]
 pub struct Module {
     device: Device,
-    code: Arc<SimulatedModule>,
+    code: Loaded,
     /// The one kernel of a compiled module.
     compiled: Option<Kernel>,
 }
 
+/// Code as its device has it.
+#[derive(Clone, Debug)]
+enum Loaded {
+    Host(Arc<Host>, Arc<SimulatedModule>),
+    Gpu(Arc<Gpu>, tilewright_cuda::Module),
+}
+
+impl Loaded {
+    fn new(device: &Device, text: &str) -> Result<Loaded, DeviceError> {
+        Ok(match device.backend() {
+            Backend::Host(host) => Loaded::Host(host.clone(), Arc::new(SimulatedModule::parse(text)?)),
+            Backend::Gpu(gpu) => Loaded::Gpu(gpu.clone(), gpu.load(text)?),
+        })
+    }
+
+    fn kernels(&self) -> Vec<&str> {
+        match self {
+            Loaded::Host(_, module) => module.entries(),
+            Loaded::Gpu(_, module) => module.signatures().iter().map(|kernel| kernel.name.as_str()).collect(),
+        }
+    }
+
+    /// A kernel of it, of which no more is known than the code says.
+    fn body(&self, name: &str) -> Result<Body, DeviceError> {
+        let sized =
+            |name: &str, bytes: u32| Parameter { name: name.to_owned(), needs: Needs::Bytes(bytes as usize) };
+        let entry = self.entry(name)?;
+        let (parameters, block, cluster) = match &entry {
+            Entry::Host(_, module) => (
+                module.parameters(name).iter().flatten().map(|p| sized(&p.name, p.bytes)).collect(),
+                module.required_block(name),
+                module.required_cluster(name),
+            ),
+            Entry::Gpu(_, kernel) => {
+                let Signature { parameters, required_block, required_cluster, .. } = kernel.signature();
+                let parameters = parameters.iter().map(|p| sized(&p.name, p.bytes)).collect();
+                (parameters, *required_block, *required_cluster)
+            }
+        };
+        Ok(Body { name: name.into(), parameters, block, cluster, shared_bytes: 0, entry })
+    }
+
+    fn entry(&self, name: &str) -> Result<Entry, DeviceError> {
+        match self {
+            Loaded::Host(host, module) if module.parameters(name).is_some() => {
+                Ok(Entry::Host(host.clone(), module.clone()))
+            }
+            Loaded::Host(..) => {
+                let known = self.kernels();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                Err(SimError::NoKernel { name: name.to_owned(), known }.into())
+            }
+            Loaded::Gpu(gpu, module) => Ok(Entry::Gpu(gpu.clone(), module.kernel(name)?)),
+        }
+    }
+}
+
 impl Module {
     pub(super) fn load<C: Code + ?Sized>(device: &Device, code: &C) -> Result<Module, DeviceError> {
-        let module = Arc::new(SimulatedModule::parse(code.text())?);
+        let loaded = Loaded::new(device, code.text())?;
         let compiled = code.compiled().map(|compiled| {
             let parameters = compiled
                 .signature
                 .iter()
                 .map(|info| Parameter { name: info.name.clone(), needs: Needs::of(info.ty, info.bytes) });
-            Kernel::compiled(device, module.clone(), compiled, parameters.collect())
+            Body::compiled(&loaded, compiled, parameters.collect())
         });
-        Ok(Module { device: device.clone(), code: module, compiled })
+        let compiled = compiled.transpose()?.map(|body| Kernel::new(device, Arc::new(body)));
+        Ok(Module { device: device.clone(), code: loaded, compiled })
     }
 
     /// The names of its kernels.
     #[must_use]
     pub fn kernels(&self) -> Vec<&str> {
-        self.code.entries()
+        self.code.kernels()
     }
 
     /// A kernel by name.
@@ -187,65 +248,46 @@ impl Module {
     /// # Errors
     /// If there is none of that name.
     pub fn kernel(&self, name: &str) -> Result<Kernel, DeviceError> {
-        if let Some(kernel) = self.compiled.as_ref().filter(|kernel| kernel.name == name) {
+        if let Some(kernel) = self.compiled.as_ref().filter(|kernel| kernel.name() == name) {
             return Ok(kernel.clone());
         }
-        let Some(parameters) = self.code.parameters(name) else {
-            let known = if self.kernels().is_empty() { "none".to_owned() } else { self.kernels().join(", ") };
-            return Err(SimError::NoKernel { name: name.to_owned(), known }.into());
-        };
-        let parameters = parameters
-            .into_iter()
-            .map(|p| Parameter { name: p.name, needs: Needs::Bytes(p.bytes as usize) })
-            .collect();
-        Ok(Kernel {
-            device: self.device.clone(),
-            name: name.to_owned(),
-            parameters,
-            fixed_block: self.code.required_block(name),
-            fixed_cluster: self.code.required_cluster(name),
-            block: None,
-            cluster: None,
-            shared_bytes: 0,
-            code: self.code.clone(),
-        })
+        Ok(Kernel::new(&self.device, Arc::new(self.code.body(name)?)))
     }
 }
 
-/// A kernel on a device, ready to be launched.
-#[derive(Clone, Debug)]
-pub struct Kernel {
-    device: Device,
-    code: Arc<SimulatedModule>,
-    name: String,
+/// All of a kernel but what is decided launch by launch. It does not hold its [`Device`], whose cache may hold it.
+#[derive(Debug)]
+pub(super) struct Body {
+    name: Arc<str>,
     parameters: Vec<Parameter>,
     /// What the code itself fixes.
-    fixed_block: Option<[u32; 3]>,
-    fixed_cluster: Option<[u32; 3]>,
-    /// What was given.
     block: Option<[u32; 3]>,
     cluster: Option<[u32; 3]>,
     shared_bytes: u32,
+    entry: Entry,
 }
 
-impl Kernel {
+/// Where a kernel is.
+#[derive(Debug)]
+enum Entry {
+    Host(Arc<Host>, Arc<SimulatedModule>),
+    Gpu(Arc<Gpu>, tilewright_cuda::Kernel),
+}
+
+impl Body {
     fn compiled(
-        device: &Device,
-        code: Arc<SimulatedModule>,
+        loaded: &Loaded,
         compiled: &Compiled,
         parameters: Vec<Parameter>,
-    ) -> Kernel {
-        Kernel {
-            device: device.clone(),
-            code,
-            name: compiled.entry.clone(),
+    ) -> Result<Body, DeviceError> {
+        Ok(Body {
+            name: compiled.entry.as_str().into(),
             parameters,
-            fixed_block: compiled.launch.threads,
-            fixed_cluster: compiled.launch.cluster,
-            block: None,
-            cluster: None,
+            block: compiled.launch.threads,
+            cluster: compiled.launch.cluster,
             shared_bytes: compiled.shared.dynamic,
-        }
+            entry: loaded.entry(&compiled.entry)?,
+        })
     }
 
     /// A kernel whose author's types are known.
@@ -253,8 +295,8 @@ impl Kernel {
         device: &Device,
         kernel: &tilewright_lang::Kernel,
         compiled: &Compiled,
-    ) -> Result<Kernel, DeviceError> {
-        let code = Arc::new(SimulatedModule::parse(&compiled.text)?);
+    ) -> Result<Body, DeviceError> {
+        let loaded = Loaded::new(device, &compiled.text)?;
         let parameters = compiled.signature.iter().map(|info| {
             let needs = match Needs::of(info.ty, info.bytes) {
                 Needs::Buffer(_) => Needs::Buffer(kernel.element(&info.name)),
@@ -263,25 +305,103 @@ impl Kernel {
             };
             Parameter { name: info.name.clone(), needs }
         });
-        Ok(Kernel::compiled(device, code, compiled, parameters.collect()))
+        Body::compiled(&loaded, compiled, parameters.collect())
+    }
+
+    /// A kernel of a pack: machine code for this GPU if the pack has it, else PTX.
+    pub(super) fn packed(device: &Device, pack: &Pack<'_>, name: &str) -> Result<Body, DeviceError> {
+        let (loaded, packed) = match device.backend() {
+            Backend::Gpu(gpu) => {
+                let module = gpu.load_packed(pack, name)?;
+                let chip = gpu.context().device().compute_capability;
+                (Loaded::Gpu(gpu.clone(), module), pack.select(name, chip))
+            }
+            Backend::Host(_) => {
+                let packed = packed_ptx(device, pack, name)?;
+                let text = std::str::from_utf8(packed.code).map_err(|error| DeviceError::Packed {
+                    name: name.to_owned(),
+                    found: error.to_string(),
+                    expected: "PTX as text",
+                })?;
+                (Loaded::new(device, text)?, Some(packed))
+            }
+        };
+        let body = loaded.body(name)?;
+        Ok(match packed {
+            Some(packed) => Body {
+                block: body.block.or(packed.block),
+                cluster: body.cluster.or(packed.cluster),
+                shared_bytes: packed.shared_dynamic,
+                ..body
+            },
+            None => body,
+        })
+    }
+}
+
+/// The PTX of a pack that uses most of what this computer can execute.
+fn packed_ptx<'a, 'p>(
+    device: &Device,
+    pack: &'a Pack<'p>,
+    name: &str,
+) -> Result<&'a PackedKernelRef<'p>, DeviceError> {
+    let arch = device.arch();
+    let able = |target: Target| match target.specificity {
+        Specificity::Plain => u32::from(target.sm) <= arch.number,
+        Specificity::Family | Specificity::Arch => u32::from(target.sm) == arch.number && arch.specific,
+    };
+    pack.kernels()
+        .filter(|kernel| kernel.name == name && kernel.form == Form::Ptx && able(kernel.target))
+        .max_by_key(|kernel| (kernel.target.sm, kernel.target.specificity))
+        .ok_or_else(|| DeviceError::NotPacked {
+            name: name.to_owned(),
+            arch,
+            known: pack
+                .kernels()
+                .map(|kernel| format!("{} ({} for {})", kernel.name, kernel.form, kernel.target))
+                .collect(),
+        })
+}
+
+/// A kernel on a device, ready to be launched.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    device: Device,
+    body: Arc<Body>,
+    /// What was given.
+    block: Option<[u32; 3]>,
+    cluster: Option<[u32; 3]>,
+    shared_bytes: u32,
+}
+
+impl Kernel {
+    pub(super) fn new(device: &Device, body: Arc<Body>) -> Kernel {
+        let shared_bytes = body.shared_bytes;
+        Kernel { device: device.clone(), body, block: None, cluster: None, shared_bytes }
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.name
+        &self.body.name
+    }
+
+    /// The device that it is loaded on.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// Threads of a block, if they are known.
     #[must_use]
     pub fn block(&self) -> Option<[u32; 3]> {
-        self.block.or(self.fixed_block)
+        self.block.or(self.body.block)
     }
 
     /// Blocks of a cluster, if it has clusters.
     #[must_use]
     pub fn cluster(&self) -> Option<[u32; 3]> {
-        self.cluster.or(self.fixed_cluster)
+        self.cluster.or(self.body.cluster)
     }
 
     /// Bytes of dynamic shared memory that a launch asks for.
@@ -308,7 +428,8 @@ impl Kernel {
         Kernel { shared_bytes: bytes, ..self }
     }
 
-    /// Runs it to its end on so many blocks.
+    /// Runs it on so many blocks: to its end on the simulator and the CPU, some time from now on a GPU. What comes after on the same
+    /// device comes after it in any case.
     ///
     /// # Errors
     /// If number or types of the arguments are wrong, or the launch has no possible shape, or an instruction cannot be simulated. What
@@ -316,37 +437,49 @@ impl Kernel {
     pub fn launch(&self, grid: impl Into<Dim3>, arguments: &[&dyn Argument]) -> Result<Report, DeviceError> {
         let passed: Vec<Passed<'_>> = arguments.iter().map(|argument| argument.pass()).collect();
         self.check(&passed)?;
-        let block = self.block().ok_or_else(|| DeviceError::NoBlock { kernel: self.name.clone() })?;
+        let block = self.block().ok_or_else(|| DeviceError::NoBlock { kernel: self.name().to_owned() })?;
         for (what, found, fixed) in
-            [("the block", self.block, self.fixed_block), ("the cluster", self.cluster, self.fixed_cluster)]
+            [("the block", self.block, self.body.block), ("the cluster", self.cluster, self.body.cluster)]
         {
             if let (Some(found), Some(expected)) = (found, fixed)
                 && found != expected
             {
-                return Err(DeviceError::Fixed { kernel: self.name.clone(), what, found, expected });
+                return Err(DeviceError::Fixed { kernel: self.name().to_owned(), what, found, expected });
             }
         }
-        let launch =
-            Launch { grid: grid.into().0, block, cluster: self.cluster(), shared_bytes: self.shared_bytes };
-        let arguments: Vec<_> = passed.iter().map(Passed::simulated).collect();
-        let report = self.device.lock().launch(&self.code, &self.name, &launch, &arguments)?;
-        Ok(Report { kernel: self.name.clone(), report })
+        let (name, grid, shared_bytes) = (self.body.name.clone(), grid.into().0, self.shared_bytes);
+        match &self.body.entry {
+            Entry::Host(host, module) => {
+                let launch = Launch { grid, block, cluster: self.cluster(), shared_bytes };
+                Ok(Report::simulated(name, host.launch((module, self.name()), &launch, &passed)?))
+            }
+            Entry::Gpu(gpu, kernel) => {
+                let config = LaunchConfig::new(grid, block).shared(shared_bytes);
+                let config = self.cluster().map_or(config, |cluster| config.cluster(cluster));
+                gpu.launch(kernel, &config, &passed)?;
+                Ok(Report::enqueued(name, gpu.clone()))
+            }
+        }
     }
 
     fn check(&self, passed: &[Passed<'_>]) -> Result<(), DeviceError> {
-        if passed.len() != self.parameters.len() {
-            let parameters: Vec<String> =
-                self.parameters.iter().map(|p| format!("`{}`, {}", p.name, p.needs.describe())).collect();
+        if passed.len() != self.body.parameters.len() {
+            let parameters: Vec<String> = self
+                .body
+                .parameters
+                .iter()
+                .map(|p| format!("`{}`, {}", p.name, p.needs.describe()))
+                .collect();
             return Err(DeviceError::ArgumentCount {
-                kernel: self.name.clone(),
+                kernel: self.name().to_owned(),
                 found: passed.len(),
-                expected: self.parameters.len(),
+                expected: self.body.parameters.len(),
                 parameters: if parameters.is_empty() { "none".to_owned() } else { parameters.join("; ") },
             });
         }
-        for (number, (parameter, passed)) in (1..).zip(self.parameters.iter().zip(passed)) {
+        for (number, (parameter, passed)) in (1..).zip(self.body.parameters.iter().zip(passed)) {
             let refuse = |found, expected| {
-                let (kernel, name) = (self.name.clone(), parameter.name.clone());
+                let (kernel, name) = (self.name().to_owned(), parameter.name.clone());
                 Err(DeviceError::Argument { kernel, number, name, found, expected })
             };
             if !parameter.needs.takes(passed) {
@@ -358,34 +491,5 @@ impl Kernel {
             }
         }
         Ok(())
-    }
-}
-
-/// What a run has shown: all of the simulator's [report](tilewright_sim::Report).
-#[derive(Clone, Debug)]
-pub struct Report {
-    kernel: String,
-    report: tilewright_sim::Report,
-}
-
-impl Report {
-    /// The report if nothing was found, else an error with the findings.
-    ///
-    /// # Errors
-    /// If something was found.
-    pub fn expect_clean(self) -> Result<Report, DeviceError> {
-        if self.report.findings.is_empty() {
-            Ok(self)
-        } else {
-            Err(DeviceError::Findings { kernel: self.kernel, findings: self.report.findings })
-        }
-    }
-}
-
-impl Deref for Report {
-    type Target = tilewright_sim::Report;
-
-    fn deref(&self) -> &tilewright_sim::Report {
-        &self.report
     }
 }

@@ -1,7 +1,13 @@
 //! Devices: memory, modules and launches under names that do not depend on where a kernel runs.
 //!
-//! Today there is one device, the [simulator](crate::sim), which needs no GPU and checks what it runs. The names are those that a GPU
-//! will have: everything that can fail there returns a `Result` here.
+//! | device | what it is | what it is for |
+//! | --- | --- | --- |
+//! | [`Device::cuda`] | a GPU, through [`cuda`](crate::cuda) | speed |
+//! | [`Device::cpu`] | this computer, executing the same PTX | results where there is no GPU |
+//! | [`Device::simulator`] | the same, with every check of [`sim`](crate::sim) | finding out what is wrong |
+//!
+//! [`Device::best`] is the first that works; [`available`] are all. What runs on one runs on all, and says the same when arguments are
+//! wrong:
 //!
 //! ```
 //! use tilewright::prelude::*;
@@ -15,7 +21,7 @@
 //!     }
 //! }
 //!
-//! let device = Device::simulator();
+//! let device = Device::best();
 //! let axpy = device.compile(&axpy::stage()?)?;
 //! let (x, y) = (device.upload(&[1.0f32; 1000])?, device.upload(&[0.5f32; 1000])?);
 //! let out = device.alloc::<f32>(1000)?;
@@ -52,46 +58,154 @@
 //! # Contract
 //!
 //! * A kernel of this compiler is launched with its own block, cluster and shared memory; its arguments are checked by number and
-//!   type. [`Device::compile`] and [`Device::compile_with`] know what pointers lead to and which boxes tensor maps must have.
-//!   [`Device::load`] of a [`Build`](crate::compiler::Build) tells buffers, maps and numbers apart, and numbers by type, but not what
-//!   pointers lead to; PTX text says the sizes of its parameters and no more.
-//! * Memory lives as long as its [`Buffer`] or a [`TensorMap`] over it. It belongs to one device; an argument from another is refused.
-//! * A launch returns when the kernel has ended. What the kernel does wrong is in the [`Report`], and becomes an error only
-//!   with [`Report::expect_clean`].
-//! * A device may be shared by threads; launches run one after the other.
+//!   type. [`Device::compile`], [`Device::compile_with`] and [`Device::cached`] know what pointers lead to and which boxes tensor maps
+//!   must have. [`Device::load`] of a [`Build`](crate::compiler::Build) tells buffers, maps and numbers apart, and numbers by type, but
+//!   not what pointers lead to; PTX text and [packs](Device::load_packed) say the sizes of their parameters and no more. A GPU looks at
+//!   the PTX as well, and takes no number for a pointer.
+//! * Memory lives as long as its [`Buffer`] or a [`TensorMap`] over it, and on a GPU until all that was launched with it is done. It
+//!   belongs to one device; an argument from another is refused.
+//! * Operations of one device happen in the order in which they were asked for, also by several threads. A launch on the simulator or
+//!   the CPU returns when the kernel has ended; on a GPU it returns at once, and [`Buffer::to_vec`], [`Report::expect_clean`] and
+//!   [`Device::synchronize`] wait. [`cuda`](crate::cuda) has streams, events and graphs for those who need more than one order.
+//! * What the kernel does wrong is in the [`Report`], and becomes an error only with [`Report::expect_clean`]. A GPU tells of a fault
+//!   with the next operation that waits, and is lost to the process from then on.
+//!
+//! # Trust
+//!
+//! Loading code onto a GPU is `unsafe` in [`cuda`](crate::cuda): whoever loads vouches for it. Here it is not. The memory of these
+//! devices holds plain numbers, of which any bits are valid, and none of it is memory of the host, so that a kernel which goes astray
+//! breaks no promise that Rust relies on. It can still spoil other buffers on the same GPU, those of other libraries in the process
+//! included, or end the context with a fault, and where another library has mapped memory of the host, reach that. So a kernel of
+//! unknown origin, or one that is new, runs on [`Device::simulator`] first, which finds out what goes astray.
 
+mod buffer;
+mod cached;
 mod error;
+mod gpu;
+mod host;
 mod kernel;
+mod report;
 mod value;
 
+use std::collections::HashMap;
 use std::fmt;
-use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tilewright_compiler::Compiler;
+use tilewright_cuda::{Context, Driver, Pack};
 use tilewright_hardware::{Arch, TensorMapSpec};
-use tilewright_sim::tensor::tensor_map::{Access, DataType, Spec};
-use tilewright_sim::{Simulator, TensorMap as SimulatedMap};
 
+pub use buffer::{Buffer, TensorMap};
+pub use cached::CacheKey;
+use cached::Kernels;
 pub use error::DeviceError;
-pub use kernel::{Code, Dim3, Kernel, Module, Report};
+use gpu::Gpu;
+use host::Host;
+pub use host::simulated_map;
+use kernel::Body;
+pub use kernel::{Code, Dim3, Kernel, Module};
+pub use report::Report;
 pub use tilewright_sim::Options;
-use value::Memory;
 pub use value::{Argument, Item};
+use value::{Map, Memory};
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// A GPU.
+    Cuda,
+    /// This computer, for results.
+    Cpu,
+    /// This computer, for findings.
+    Simulator,
+}
 
 /// Something that runs kernels. Clones are the same device.
 #[derive(Clone)]
 pub struct Device {
-    simulator: Arc<Mutex<Simulator>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    backend: Backend,
+    kernels: Kernels,
+}
+
+/// What does the work.
+#[derive(Debug)]
+enum Backend {
+    Host(Arc<Host>),
+    Gpu(Arc<Gpu>),
 }
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Device").field("simulator", self.lock().options()).finish()
+        write!(f, "Device({:?})", self.shared.backend)
     }
 }
 
+/// All devices of this machine: the simulator, the CPU, and every GPU that the driver shows and that can be used. A test that runs on
+/// each of them is written once.
+///
+/// ```
+/// for device in tilewright::device::available() {
+///     let x = device.upload(&[1.0f32, 2.0])?;
+///     assert_eq!(x.to_vec()?, [1.0, 2.0], "{}", device.name());
+/// }
+/// # Ok::<(), tilewright::device::DeviceError>(())
+/// ```
+#[must_use]
+pub fn available() -> Vec<Device> {
+    let gpus = Driver::load().and_then(|driver| driver.device_count()).unwrap_or(0);
+    let gpus = (0..gpus).filter_map(|ordinal| Device::cuda(ordinal).ok());
+    [Device::simulator(), Device::cpu()].into_iter().chain(gpus).collect()
+}
+
 impl Device {
+    /// A GPU, by the number that the driver gives it. Everybody in the process who asks for the same GPU gets the same device, as long
+    /// as somebody holds it.
+    ///
+    /// ```no_run
+    /// use tilewright::device::Device;
+    /// let gpu = Device::cuda(0)?;
+    /// println!("{}, {}", gpu.name(), gpu.arch());
+    /// # Ok::<(), tilewright::device::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no driver or no such GPU.
+    pub fn cuda(ordinal: u32) -> Result<Device, DeviceError> {
+        static LIVE: OnceLock<Mutex<HashMap<u32, Weak<Shared>>>> = OnceLock::new();
+        let mut live = LIVE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = live.get(&ordinal).and_then(Weak::upgrade) {
+            return Ok(Device { shared });
+        }
+        let device = Device::new(Backend::Gpu(Arc::new(Gpu::open(ordinal)?)));
+        live.insert(ordinal, Arc::downgrade(&device.shared));
+        Ok(device)
+    }
+
+    /// This computer: it executes the same PTX as a GPU, by the engine of the simulator without its checks. What would end a kernel on
+    /// a GPU is found all the same.
+    #[must_use]
+    pub fn cpu() -> Device {
+        Device::new(Backend::Host(Arc::new(Host::new(DeviceKind::Cpu, Options::unchecked()))))
+    }
+
+    /// The first GPU if it can be used (Ampere or newer), else the CPU.
+    ///
+    /// ```
+    /// let device = tilewright::device::Device::best();
+    /// println!("runs on {}", device.name());
+    /// ```
+    #[must_use]
+    pub fn best() -> Device {
+        let able = |device: &Device| {
+            device.context().is_some_and(|context| context.device().compute_capability.major >= 8)
+        };
+        Device::cuda(0).ok().filter(able).unwrap_or_else(Device::cpu)
+    }
+
     /// A simulator with all checks on.
     #[must_use]
     pub fn simulator() -> Device {
@@ -107,13 +221,64 @@ impl Device {
     /// ```
     #[must_use]
     pub fn simulator_with(options: Options) -> Device {
-        Device { simulator: Arc::new(Mutex::new(Simulator::new(options))) }
+        Device::new(Backend::Host(Arc::new(Host::new(DeviceKind::Simulator, options))))
     }
 
-    /// The chip that [`compile`](Device::compile) compiles for. The simulator stands for a Hopper.
+    fn new(backend: Backend) -> Device {
+        Device { shared: Arc::new(Shared { backend, kernels: Kernels::default() }) }
+    }
+
+    fn backend(&self) -> &Backend {
+        &self.shared.backend
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn kind(&self) -> DeviceKind {
+        match self.backend() {
+            Backend::Host(host) => host.kind(),
+            Backend::Gpu(_) => DeviceKind::Cuda,
+        }
+    }
+
+    /// Its name, for people.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self.backend() {
+            Backend::Gpu(gpu) => &gpu.context().device().name,
+            Backend::Host(host) if host.kind() == DeviceKind::Cpu => "CPU",
+            Backend::Host(_) => "simulator",
+        }
+    }
+
+    /// The chip that [`compile`](Device::compile) compiles for. The simulator and the CPU stand for a Hopper.
     #[must_use]
     pub fn arch(&self) -> Arch {
-        Arch::SM_90A
+        match self.backend() {
+            Backend::Host(_) => Arch::SM_90A,
+            Backend::Gpu(gpu) => gpu::arch(gpu.context().device().compute_capability),
+        }
+    }
+
+    /// The CUDA context behind it, if it is a GPU: the way to streams, graphs and the cache on disk.
+    #[must_use]
+    pub fn context(&self) -> Option<&Context> {
+        match self.backend() {
+            Backend::Host(_) => None,
+            Backend::Gpu(gpu) => Some(gpu.context()),
+        }
+    }
+
+    /// Waits until all that was asked of the device is done.
+    ///
+    /// # Errors
+    /// If any of it failed.
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        match self.backend() {
+            // A launch returns when it is done.
+            Backend::Host(_) => Ok(()),
+            Backend::Gpu(gpu) => Ok(gpu.synchronize()?),
+        }
     }
 
     /// New memory with these contents.
@@ -121,22 +286,36 @@ impl Device {
     /// # Errors
     /// If the device has not enough memory.
     pub fn upload<T: Item>(&self, data: &[T]) -> Result<Buffer<T>, DeviceError> {
-        let mut bytes = Vec::with_capacity(data.len() * T::ELEMENT.bytes() as usize);
-        data.iter().for_each(|&item| value::write(item, &mut bytes));
-        let memory = self.lock().upload(&bytes);
-        Ok(self.buffer(memory, data.len()))
+        let bytes = value::encode(data);
+        let memory = match self.backend() {
+            Backend::Host(host) => Memory::Host(host.upload(&bytes)),
+            Backend::Gpu(gpu) => Memory::Gpu(gpu.upload(&bytes)?),
+        };
+        Ok(Buffer::over(memory, data.len()))
     }
 
-    /// New memory for so many elements, which nobody has written yet. The simulator reports whoever reads them first.
+    /// New memory for so many elements, which nobody has written yet: it holds anything. The simulator reports whoever reads them first.
     ///
     /// # Errors
     /// If the device has not enough memory.
     pub fn alloc<T: Item>(&self, len: usize) -> Result<Buffer<T>, DeviceError> {
-        let fits = |bytes: &usize| Vec::<u8>::new().try_reserve_exact(*bytes).is_ok();
-        let bytes = len.checked_mul(T::ELEMENT.bytes() as usize).filter(fits);
-        let bytes = bytes.ok_or(DeviceError::Memory { len, element: T::ELEMENT })?;
-        let memory = self.lock().alloc(bytes);
-        Ok(self.buffer(memory, len))
+        let memory = match self.backend() {
+            Backend::Host(host) => Memory::Host(host.alloc(room::<T>(len)?)),
+            Backend::Gpu(gpu) => Memory::Gpu(gpu.alloc(bytes::<T>(len)?)?),
+        };
+        Ok(Buffer::over(memory, len))
+    }
+
+    /// New memory for so many elements, all zero.
+    ///
+    /// # Errors
+    /// If the device has not enough memory.
+    pub fn alloc_zeroed<T: Item>(&self, len: usize) -> Result<Buffer<T>, DeviceError> {
+        let memory = match self.backend() {
+            Backend::Host(host) => Memory::Host(host.upload(&vec![0; room::<T>(len)?])),
+            Backend::Gpu(gpu) => Memory::Gpu(gpu.zeroed(bytes::<T>(len)?)?),
+        };
+        Ok(Buffer::over(memory, len))
     }
 
     /// The contents of memory of this device; the same as [`Buffer::to_vec`].
@@ -158,12 +337,69 @@ impl Device {
         Module::load(self, code)
     }
 
-    /// Compiles a staged kernel for this device and loads it. Reports name lines of the Rust source.
+    /// Loads a kernel of a [pack](Pack): machine code for this GPU if the pack has it, with no compilation at all, else PTX.
+    ///
+    /// ```no_run
+    /// use tilewright::{cuda::Pack, device::Device};
+    /// # const BYTES: &[u8] = &[];
+    /// // const BYTES: &[u8] = include_bytes!("kernels.pack"); // by `tilewright compile --pack kernels.pack vector_add`
+    /// let vector_add = Device::best().load_packed(&Pack::parse(BYTES)?, "vector_add")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the pack has no such kernel for this device.
+    pub fn load_packed(&self, pack: &Pack<'_>, name: &str) -> Result<Kernel, DeviceError> {
+        Ok(Kernel::new(self, Arc::new(Body::packed(self, pack, name)?)))
+    }
+
+    /// Compiles a staged kernel for this device and loads it. Reports name lines of the Rust source. What a GPU's driver makes of it is
+    /// kept in the [cache on disk](crate::cuda::DiskCache).
     ///
     /// # Errors
     /// If the chip cannot do what the kernel asks for.
     pub fn compile(&self, kernel: &tilewright_lang::Kernel) -> Result<Kernel, DeviceError> {
-        self.compile_with(kernel, Compiler::new(self.arch()).line_info(true))
+        self.compile_with(kernel, self.compiler())
+    }
+
+    /// The compiler of this device. Only reports name lines, and a GPU writes none; without them the cache on disk outlives edits of
+    /// the source that do not change the kernel.
+    fn compiler(&self) -> Compiler {
+        Compiler::new(self.arch()).line_info(self.context().is_none())
+    }
+
+    /// The kernel of this key, staged, compiled and loaded when it is asked for the first time and kept as long as the device. Asking
+    /// again costs well below a microsecond and calls nothing. The key must say everything that decides what is staged, the kernel's
+    /// name included.
+    ///
+    /// ```
+    /// use tilewright::kernels::examples::vector_add;
+    /// use tilewright::prelude::*;
+    ///
+    /// fn add(device: &Device, x: &Buffer<f32>, y: &Buffer<f32>, out: &Buffer<f32>, block: u32) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let kernel = device.cached(&("vector_add", block), || vector_add::stage::<f32>(block))?;
+    ///     let n = u32::try_from(out.len())?;
+    ///     kernel.launch(n.div_ceil(block), &[x, y, out, &n])?;
+    ///     Ok(())
+    /// }
+    ///
+    /// let device = Device::cpu();
+    /// let (x, out) = (device.upload(&[1.0f32; 100])?, device.alloc::<f32>(100)?);
+    /// add(&device, &x, &x, &out, 64)?;
+    /// add(&device, &x, &out, &out, 64)?; // nothing is staged or compiled
+    /// assert_eq!(out.to_vec()?, [3.0; 100]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the kernel cannot be staged or compiled; then nothing is kept.
+    pub fn cached<K: CacheKey>(
+        &self,
+        key: &K,
+        stage: impl FnOnce() -> Result<tilewright_lang::Kernel, tilewright_lang::Error>,
+    ) -> Result<Kernel, DeviceError> {
+        let make = || self.body(&stage()?, self.compiler());
+        Ok(Kernel::new(self, self.shared.kernels.get(key, make)?))
     }
 
     /// The same with a compiler of your own: for another chip, without passes.
@@ -175,8 +411,12 @@ impl Device {
         kernel: &tilewright_lang::Kernel,
         compiler: Compiler,
     ) -> Result<Kernel, DeviceError> {
+        Ok(Kernel::new(self, Arc::new(self.body(kernel, compiler)?)))
+    }
+
+    fn body(&self, kernel: &tilewright_lang::Kernel, compiler: Compiler) -> Result<Body, DeviceError> {
         let build = compiler.compile(kernel.func())?;
-        Kernel::staged(self, kernel, &build.code)
+        Body::staged(self, kernel, &build.code)
     }
 
     /// A tensor map over a buffer: `dims` are the extents of the tensor in elements, *innermost first*, without gaps between rows.
@@ -218,117 +458,30 @@ impl Device {
             Some(needed) if needed <= found => {}
             _ => return Err(DeviceError::MapBounds { dims: dims.to_vec(), needed, found }),
         }
-        let map = simulated_map(spec, buffer.memory.place.address(), dims)?;
+        let map = match &*buffer.memory {
+            Memory::Host(memory) => Map::Host(Box::new(simulated_map(spec, memory.address(), dims)?)),
+            Memory::Gpu(memory) => Map::Gpu(Box::new(memory.map(spec, dims)?)),
+        };
         Ok(TensorMap { map, spec: spec.clone(), dims: dims.to_vec(), memory: buffer.memory.clone() })
     }
 
-    fn buffer<T>(&self, place: tilewright_sim::Buffer, len: usize) -> Buffer<T> {
-        let memory = Arc::new(Memory { device: self.clone(), place });
-        Buffer { memory, len, ty: PhantomData }
-    }
-
     fn owns(&self, memory: &Memory) -> bool {
-        Arc::ptr_eq(&self.simulator, &memory.device.simulator)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Simulator> {
-        // A panic elsewhere leaves the memory as it was.
-        self.simulator.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A tensor map as the simulator takes it, for those who use [`sim`](crate::sim) without a [`Device`]: extents innermost first, without
-/// gaps.
-///
-/// # Errors
-/// If the copy engine cannot address such a tensor.
-pub fn simulated_map(spec: &TensorMapSpec, address: u64, dims: &[u64]) -> Result<SimulatedMap, DeviceError> {
-    let mut strides = Vec::new();
-    let mut stride = u64::from(spec.element().bytes());
-    for extent in dims.iter().take(dims.len().saturating_sub(1)) {
-        stride = stride.saturating_mul(*extent);
-        strides.push(stride);
-    }
-    spec.check_tensor(address, dims, &strides)?;
-    let mut extents = [1; 5];
-    extents.iter_mut().zip(spec.box_dims()).for_each(|(extent, given)| *extent = *given);
-    let data_type = DataType::from_driver(spec.data_type()).map_err(tilewright_sim::SimError::from)?;
-    let whole = Spec {
-        data_type,
-        address,
-        dims,
-        strides: &strides,
-        access: Access::Tile { extents },
-        element_strides: spec.element_strides(),
-        interleave: 0,
-        swizzle: spec.swizzle(),
-        fill: spec.oob_fill(),
-    };
-    Ok(SimulatedMap::new(&whole).map_err(tilewright_sim::SimError::from)?)
-}
-
-/// An array in the memory of a device. Clones are the same memory.
-#[derive(Clone)]
-pub struct Buffer<T> {
-    memory: Arc<Memory>,
-    len: usize,
-    ty: PhantomData<fn() -> T>,
-}
-
-impl<T> fmt::Debug for Buffer<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} elements at {:#x})", self.len, self.memory.place.address())
+        match (self.backend(), memory) {
+            (Backend::Host(host), Memory::Host(memory)) => Arc::ptr_eq(host, memory.host()),
+            (Backend::Gpu(gpu), Memory::Gpu(memory)) => Arc::ptr_eq(gpu, memory.gpu()),
+            _ => false,
+        }
     }
 }
 
-impl<T: Item> Buffer<T> {
-    /// Elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Bytes.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.memory.place.bytes() as u64
-    }
-
-    /// The contents.
-    ///
-    /// # Errors
-    /// If the device cannot be reached.
-    pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
-        let bytes = self.memory.device.lock().read(self.memory.place)?;
-        Ok(bytes.chunks_exact(T::ELEMENT.bytes() as usize).map(value::read).collect())
-    }
+/// Bytes of so many elements, if that is a number.
+fn bytes<T: Item>(len: usize) -> Result<usize, DeviceError> {
+    let bytes = len.checked_mul(T::ELEMENT.bytes() as usize);
+    bytes.ok_or(DeviceError::Memory { len, element: T::ELEMENT })
 }
 
-/// A tensor in the memory of a device as the copy engine sees it; made by [`Device::tensor_map`]. It keeps the memory alive.
-#[derive(Clone, Debug)]
-pub struct TensorMap {
-    map: SimulatedMap,
-    spec: TensorMapSpec,
-    dims: Vec<u64>,
-    memory: Arc<Memory>,
-}
-
-impl TensorMap {
-    /// All but the tensor.
-    #[must_use]
-    pub fn spec(&self) -> &TensorMapSpec {
-        &self.spec
-    }
-
-    /// Extents of the tensor, innermost first.
-    #[must_use]
-    pub fn dims(&self) -> &[u64] {
-        &self.dims
-    }
+/// Bytes of so many elements, if this computer has room for them.
+fn room<T: Item>(len: usize) -> Result<usize, DeviceError> {
+    let fits = |bytes: &usize| Vec::<u8>::new().try_reserve_exact(*bytes).is_ok();
+    Some(bytes::<T>(len)?).filter(fits).ok_or(DeviceError::Memory { len, element: T::ELEMENT })
 }

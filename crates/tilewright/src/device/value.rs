@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tilewright_hardware::{Element as Kind, TensorMapSpec};
 use tilewright_lang::{E4m3, E5m2, Element, Tf32, Ue8m0, bf16, f16};
-use tilewright_sim::{Arg, TensorMap as SimulatedMap};
 
-use super::{Buffer, Device, TensorMap};
+use super::gpu::GpuMemory;
+use super::host::HostMemory;
+use super::{Buffer, TensorMap};
 
 /// A number that buffers hold and kernels take: those of the kernel language with a whole number of bytes.
 #[diagnostic::on_unimplemented(
@@ -35,24 +36,61 @@ pub(super) mod sealed {
 
 /// Memory of a device, given back when nobody holds it any more.
 #[derive(Debug)]
-pub struct Memory {
-    pub(super) device: Device,
-    pub(super) place: tilewright_sim::Buffer,
+pub enum Memory {
+    Host(HostMemory),
+    Gpu(GpuMemory),
 }
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // It is there: only this frees it, and only once.
-        let _ = self.device.lock().free(self.place);
+impl Memory {
+    pub(super) fn address(&self) -> u64 {
+        match self {
+            Memory::Host(memory) => memory.address(),
+            Memory::Gpu(memory) => memory.address(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Memory::Host(memory) => memory.bytes(),
+            Memory::Gpu(memory) => memory.bytes(),
+        }
+    }
+}
+
+/// A tensor map as its device takes it.
+#[derive(Clone, Debug)]
+pub enum Map {
+    Host(Box<tilewright_sim::TensorMap>),
+    Gpu(Box<tilewright_cuda::TensorMap>),
+}
+
+/// A number with its type.
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    element: Kind,
+    bits: [u8; 8],
+}
+
+impl Number {
+    fn new<T: Item>(item: T) -> Number {
+        Number { element: T::ELEMENT, bits: item.to_bits().to_le_bytes() }
+    }
+
+    pub(super) fn element(&self) -> Kind {
+        self.element
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bits[..self.element.bytes() as usize]
     }
 }
 
 /// An argument as a launch sees it.
 #[derive(Debug)]
 pub enum Passed<'a> {
-    Number(Kind, Vec<u8>),
+    Number(Number),
     Buffer(Kind, &'a Arc<Memory>),
-    Map(&'a TensorMapSpec, &'a SimulatedMap, &'a Arc<Memory>),
+    Map(&'a TensorMapSpec, &'a Map, &'a Arc<Memory>),
     Bytes(&'a [u8]),
 }
 
@@ -69,9 +107,7 @@ macro_rules! items {
 
         impl sealed::Pass for $ty {
             fn pass(&self) -> Passed<'_> {
-                let mut bytes = Vec::new();
-                write(*self, &mut bytes);
-                Passed::Number(<$ty>::ELEMENT, bytes)
+                Passed::Number(Number::new(*self))
             }
         }
     )*};
@@ -119,7 +155,7 @@ impl Passed<'_> {
     /// What it is, for messages.
     pub(super) fn describe(&self) -> String {
         match self {
-            Passed::Number(element, _) => format!("a number of type {element}"),
+            Passed::Number(number) => format!("a number of type {}", number.element),
             Passed::Buffer(element, _) => format!("a buffer of {element}"),
             Passed::Map(spec, ..) => format!("a tensor map {}", boxes(spec)),
             Passed::Bytes(bytes) => format!("{} bytes", bytes.len()),
@@ -129,7 +165,7 @@ impl Passed<'_> {
     /// Bytes of the parameter that it fills.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Passed::Number(_, bytes) => bytes.len(),
+            Passed::Number(number) => number.bytes().len(),
             Passed::Buffer(..) => 8,
             Passed::Map(..) => 128,
             Passed::Bytes(bytes) => bytes.len(),
@@ -143,16 +179,6 @@ impl Passed<'_> {
             Passed::Number(..) | Passed::Bytes(_) => None,
         }
     }
-
-    /// As the simulator takes it.
-    pub(super) fn simulated(&self) -> Arg {
-        match self {
-            Passed::Number(_, bytes) => Arg::Bytes(bytes.clone()),
-            Passed::Buffer(_, memory) => Arg::Buffer(memory.place),
-            Passed::Map(_, map, _) => Arg::TensorMap((*map).clone()),
-            Passed::Bytes(bytes) => Arg::Bytes(bytes.to_vec()),
-        }
-    }
 }
 
 /// A specification in a few words.
@@ -161,17 +187,24 @@ pub(super) fn boxes(spec: &TensorMapSpec) -> String {
     format!("of {} in boxes of {} with swizzle {:?}", spec.element(), extents.join("x"), spec.swizzle())
 }
 
-/// Appends the bytes of a number, little-endian.
-pub(super) fn write<T: Item>(item: T, out: &mut Vec<u8>) {
-    let bytes = item.to_bits().to_le_bytes();
-    out.extend_from_slice(&bytes[..T::ELEMENT.bytes() as usize]);
+/// The bytes of numbers, little-endian.
+pub(super) fn encode<T: Item>(items: &[T]) -> Vec<u8> {
+    let width = T::ELEMENT.bytes() as usize;
+    let mut bytes = Vec::with_capacity(items.len() * width);
+    for item in items {
+        bytes.extend_from_slice(&item.to_bits().to_le_bytes()[..width]);
+    }
+    bytes
 }
 
-/// A number from its bytes.
-pub(super) fn read<T: Item>(bytes: &[u8]) -> T {
-    let mut whole = [0; 8];
-    whole[..bytes.len()].copy_from_slice(bytes);
-    T::from_bits(u64::from_le_bytes(whole))
+/// Numbers from their bytes.
+pub(super) fn decode<T: Item>(bytes: &[u8]) -> Vec<T> {
+    let whole = |bytes: &[u8]| {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        T::from_bits(u64::from_le_bytes(whole))
+    };
+    bytes.chunks_exact(T::ELEMENT.bytes() as usize).map(whole).collect()
 }
 
 #[cfg(test)]
@@ -179,10 +212,10 @@ mod tests {
     use super::*;
 
     fn survives<T: Item + std::fmt::Debug>(item: T) {
-        let mut bytes = Vec::new();
-        write(item, &mut bytes);
-        assert_eq!(bytes.len(), T::ELEMENT.bytes() as usize);
-        assert_eq!(read::<T>(&bytes), item);
+        let bytes = encode(&[item, item]);
+        assert_eq!(bytes.len(), 2 * T::ELEMENT.bytes() as usize);
+        assert_eq!(decode::<T>(&bytes), [item, item]);
+        assert_eq!(Number::new(item).bytes(), &bytes[..bytes.len() / 2]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The kernels of the registry on the simulator, and a broken one that it must find out.
+//! The kernels of the registry on a device, and a broken one that the simulator must find out.
 
 use std::time::Instant;
 
 use half::bf16;
-use tilewright::device::{Argument, Device, DeviceError, Dim3, Kernel, Report};
+use tilewright::device::{Argument, Device, DeviceError, DeviceKind, Dim3, Kernel, Report};
 use tilewright::kernels::find;
 use tilewright::sim::FindingKind;
 
@@ -11,29 +11,39 @@ use super::Step;
 
 /// The report, how many values were compared, and whether all were right.
 type Outcome = Result<(Report, u64, bool), Box<dyn std::error::Error>>;
-type Run = fn() -> Outcome;
+type Run = fn(&Device) -> Outcome;
 
-/// One step a kernel: it must be clean and every element right.
-pub(super) fn steps() -> Vec<Step> {
+/// One step a kernel that the device can run: it must be clean and every element right.
+pub(super) fn steps(device: &Device) -> Vec<Step> {
     let runs: [(&'static str, Run); 6] = [
-        ("vector_add, simulated", vector_add),
-        ("transpose, simulated", transpose),
-        ("block_sum, simulated", || sum("block_sum", 3)),
-        ("cluster_sum, simulated", || sum("cluster_sum", 8)),
-        ("gemm_ampere, simulated", gemm_ampere),
-        ("gemm_hopper, simulated", gemm_hopper),
+        ("vector_add", vector_add),
+        ("transpose", transpose),
+        ("block_sum", |device| sum(device, "block_sum", 3)),
+        ("cluster_sum", |device| sum(device, "cluster_sum", 8)),
+        ("gemm_ampere", gemm_ampere),
+        ("gemm_hopper", gemm_hopper),
     ];
-    runs.into_iter().map(|(what, run)| step(what, run)).chain([race()]).collect()
+    let able = |name: &str| find(name).is_some_and(|entry| device.arch().supports(entry.needs));
+    runs.into_iter().filter(|(name, _)| able(name)).map(|(name, run)| step(device, name, run)).collect()
 }
 
-fn step(what: &'static str, run: Run) -> Step {
+fn step(device: &Device, name: &str, run: Run) -> Step {
+    let simulated = device.kind() == DeviceKind::Simulator;
+    let what = if simulated { format!("{name}, simulated") } else { format!("{name} on {}", device.name()) };
     let start = Instant::now();
-    match run() {
+    match run(device) {
         Ok((report, compared, right)) => {
-            let (count, found) = (report.thread_instructions, report.findings.len());
+            let found = report.findings().len();
             let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-            let findings = if found == 0 { "no findings".to_owned() } else { format!("{found} findings") };
-            let result = format!("{count} thread instructions in {milliseconds:.1} ms, {findings}");
+            let result = match report.simulation().filter(|_| simulated) {
+                Some(run) => {
+                    let count = run.thread_instructions;
+                    let findings =
+                        if found == 0 { "no findings".to_owned() } else { format!("{found} findings") };
+                    format!("{count} thread instructions in {milliseconds:.1} ms, {findings}")
+                }
+                None => format!("compiled, loaded, run and compared in {milliseconds:.1} ms"),
+            };
             Step { what, result, compared, ok: right && found == 0 }
         }
         Err(error) => Step { what, result: error.to_string(), compared: 0, ok: false },
@@ -54,33 +64,30 @@ fn numbers(len: u16, factor: u32) -> Vec<f32> {
     (0..len).map(|i| f32::from(u8::try_from(u32::from(i) * factor % 17).unwrap_or(0)) - 8.0).collect()
 }
 
-fn vector_add() -> Outcome {
-    let device = Device::simulator();
+fn vector_add(device: &Device) -> Outcome {
     let (x, y) = (numbers(1000, 3), numbers(1000, 5));
     let out = device.alloc::<f32>(1000)?;
     let arguments: [&dyn Argument; 4] = [&device.upload(&x)?, &device.upload(&y)?, &out, &1000_u32];
-    let report = kernel(&device, "vector_add")?.launch(4, &arguments)?;
+    let report = kernel(device, "vector_add")?.launch(4, &arguments)?;
     let right = out.to_vec()?.iter().zip(x.iter().zip(&y)).all(|(sum, (x, y))| *sum == x + y);
     Ok((report, 1000, right))
 }
 
-fn transpose() -> Outcome {
+fn transpose(device: &Device) -> Outcome {
     let (rows, columns) = (50, 70);
-    let device = Device::simulator();
     let x: Vec<f32> = (0..3500_u16).map(f32::from).collect();
     let out = device.alloc::<f32>(x.len())?;
     let arguments: [&dyn Argument; 4] = [&device.upload(&x)?, &out, &50_u32, &70_u32];
-    let report = kernel(&device, "transpose")?.launch((3, 2), &arguments)?;
+    let report = kernel(device, "transpose")?.launch((3, 2), &arguments)?;
     let found = out.to_vec()?;
     let right = (0..rows * columns).all(|i| found[i] == x[i % rows * columns + i / rows]);
     Ok((report, 3500, right))
 }
 
-fn sum(name: &str, blocks: u32) -> Outcome {
-    let device = Device::simulator();
+fn sum(device: &Device, name: &str, blocks: u32) -> Outcome {
     let x = numbers(10_001, 3);
     let out = device.upload(&[0.0_f32])?;
-    let report = kernel(&device, name)?.launch(blocks, &[&device.upload(&x)?, &out, &10_001_u32])?;
+    let report = kernel(device, name)?.launch(blocks, &[&device.upload(&x)?, &out, &10_001_u32])?;
     Ok((report, 1, out.to_vec()? == [x.iter().sum::<f32>()]))
 }
 
@@ -111,17 +118,15 @@ impl Product {
 
 const ELEMENTS: usize = 128 * 256;
 
-fn gemm_ampere() -> Outcome {
-    let device = Device::simulator();
+fn gemm_ampere(device: &Device) -> Outcome {
     let product = Product::new(96);
     let ([a, b], c) = (product.operands(), device.alloc::<bf16>(ELEMENTS)?);
     let arguments: [&dyn Argument; 5] = [&device.upload(&a)?, &device.upload(&b)?, &c, &256_u32, &96_u32];
-    let report = kernel(&device, "gemm_ampere")?.launch((2, 1), &arguments)?;
+    let report = kernel(device, "gemm_ampere")?.launch((2, 1), &arguments)?;
     Ok((report, ELEMENTS as u64, product.is(&c.to_vec()?)))
 }
 
-fn gemm_hopper() -> Outcome {
-    let device = Device::simulator();
+fn gemm_hopper(device: &Device) -> Outcome {
     let product = Product::new(192);
     let ([a, b], c) = (product.operands(), device.alloc::<bf16>(ELEMENTS)?);
     let (a, b) = (device.upload(&a)?, device.upload(&b)?);
@@ -151,16 +156,16 @@ fn exchange(barrier: &str) -> Result<Report, DeviceError> {
 }
 
 /// A checker that never finds anything would pass all steps above.
-fn race() -> Step {
-    let what = "a missing barrier, simulated";
+pub(super) fn race() -> Step {
+    let what = "a missing barrier, simulated".to_owned();
     let (with, without) = match (exchange("bar.sync 0;"), exchange("")) {
         (Ok(with), Ok(without)) => (with, without),
         (Err(error), _) | (_, Err(error)) => {
             return Step { what, result: error.to_string(), compared: 0, ok: false };
         }
     };
-    let found = without.findings.iter().find(|finding| finding.kind == FindingKind::Race);
-    let ok = with.findings.is_empty() && found.is_some();
+    let found = without.findings().iter().find(|finding| finding.kind == FindingKind::Race);
+    let ok = with.findings().is_empty() && found.is_some();
     let result = found.map_or("not found".to_owned(), |found| {
         let second = found.second.as_ref().map_or("", |place| &place.instruction);
         format!("race between `{}` and `{second}`", found.first.instruction)

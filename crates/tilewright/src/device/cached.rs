@@ -1,0 +1,52 @@
+//! Kernels of a device that are staged, compiled and loaded once, under keys of any type.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tilewright_cuda::KernelCache;
+
+use super::DeviceError;
+use super::kernel::Body;
+
+/// What can name a kernel in the cache of a device: anything that can be compared and sent to other threads.
+pub trait CacheKey: Hash + Eq + Clone + Send + Sync + 'static {}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> CacheKey for K {}
+
+/// One cache for each type of key.
+#[derive(Default)]
+pub(super) struct Kernels {
+    by_type: RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+}
+
+impl fmt::Debug for Kernels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kernels")
+    }
+}
+
+impl Kernels {
+    /// The kernel of this key, made if there is none.
+    pub(super) fn get<K: CacheKey>(
+        &self,
+        key: &K,
+        make: impl FnOnce() -> Result<Body, DeviceError>,
+    ) -> Result<Arc<Body>, DeviceError> {
+        // Not under the lock: what is made may itself ask for a kernel.
+        self.of::<K>().get_or_try_insert_with(key, make)
+    }
+
+    fn of<K: CacheKey>(&self) -> Arc<KernelCache<K, Body>> {
+        let ty = TypeId::of::<K>();
+        let known = self.by_type.read().unwrap_or_else(PoisonError::into_inner).get(&ty).cloned();
+        let cache = known.unwrap_or_else(|| {
+            let mut all = self.by_type.write().unwrap_or_else(PoisonError::into_inner);
+            all.entry(ty).or_insert_with(|| Arc::new(KernelCache::<K, Body>::new())).clone()
+        });
+        // What lies under a type's name is of that type: it is put there two lines above, and nowhere else.
+        cache.downcast().unwrap_or_default()
+    }
+}

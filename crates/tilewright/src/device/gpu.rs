@@ -1,0 +1,200 @@
+//! A GPU behind the names of this module: one context, one stream.
+//!
+//! Buffers here are shared (clones are the same memory), while [`tilewright_cuda`] wants `&mut` for what is written. The two meet in
+//! `Gpu::writable`: whoever enqueues something that writes holds the device's turn until it is enqueued, and everything goes to one
+//! stream, so that operations happen in the order in which threads asked for them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tilewright_cuda::{
+    Arg, Buffer, Code, ComputeCapability, Context, CudaError, Kernel, LaunchConfig, Module, Pack, SliceMut,
+    Stream, TensorMap,
+};
+use tilewright_hardware::{Arch, TensorMapSpec};
+
+use super::DeviceError;
+use super::value::{Map, Memory, Passed};
+
+/// A GPU in use.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    context: Context,
+    stream: Stream,
+    turn: Mutex<()>,
+}
+
+/// Held while something that writes is enqueued.
+struct Turn<'a>(#[allow(dead_code, reason = "held, not looked at")] MutexGuard<'a, ()>);
+
+/// Memory of a GPU; it goes, in the order of the stream, when nobody holds it any more.
+#[derive(Debug)]
+pub struct GpuMemory {
+    gpu: Arc<Gpu>,
+    buffer: Buffer<u8>,
+}
+
+impl Gpu {
+    pub(super) fn open(ordinal: u32) -> Result<Gpu, CudaError> {
+        let context = Context::new(ordinal)?;
+        let stream = context.stream()?;
+        Ok(Gpu { context, stream, turn: Mutex::default() })
+    }
+
+    pub(super) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub(super) fn synchronize(&self) -> Result<(), CudaError> {
+        self.stream.synchronize()
+    }
+
+    pub(super) fn alloc(self: &Arc<Gpu>, bytes: usize) -> Result<GpuMemory, CudaError> {
+        Ok(GpuMemory { gpu: self.clone(), buffer: self.stream.alloc(bytes)? })
+    }
+
+    pub(super) fn zeroed(self: &Arc<Gpu>, bytes: usize) -> Result<GpuMemory, CudaError> {
+        Ok(GpuMemory { gpu: self.clone(), buffer: self.stream.alloc_zeroed(bytes)? })
+    }
+
+    pub(super) fn upload(self: &Arc<Gpu>, bytes: &[u8]) -> Result<GpuMemory, CudaError> {
+        Ok(GpuMemory { gpu: self.clone(), buffer: self.stream.upload(bytes)? })
+    }
+
+    #[allow(unsafe_code)]
+    pub(super) fn load(&self, text: &str) -> Result<Module, CudaError> {
+        // SAFETY: this device reaches plain numbers only, and maps no memory of the host: see `Trust` in the module `device`.
+        unsafe { self.context.load(&Code::ptx(text)) }
+    }
+
+    #[allow(unsafe_code)]
+    pub(super) fn load_packed(&self, pack: &Pack<'_>, name: &str) -> Result<Module, CudaError> {
+        // SAFETY: as in `load`.
+        unsafe { self.context.load_packed(pack, name) }
+    }
+
+    /// Enqueues a kernel.
+    pub(super) fn launch(
+        &self,
+        kernel: &Kernel,
+        config: &LaunchConfig,
+        passed: &[Passed<'_>],
+    ) -> Result<(), DeviceError> {
+        let turn = self.turn();
+        let arguments = passed.iter().map(|passed| match passed {
+            Passed::Number(number) => Ok(Arg::bytes(number.bytes())),
+            Passed::Bytes(bytes) => Ok(Arg::bytes(bytes)),
+            Passed::Buffer(_, memory) => match &***memory {
+                Memory::Gpu(memory) => Ok(self.writable(memory, &turn)?.into()),
+                Memory::Host(_) => Err(DeviceError::OtherDevice),
+            },
+            Passed::Map(_, Map::Gpu(map), _) => Ok((&**map).into()),
+            Passed::Map(_, Map::Host(_), _) => Err(DeviceError::OtherDevice),
+        });
+        let arguments: Vec<Arg<'_>> = arguments.collect::<Result<_, DeviceError>>()?;
+        Ok(kernel.launch(&self.stream, config, arguments.as_slice())?)
+    }
+
+    fn turn(&self) -> Turn<'_> {
+        // There is nothing behind the lock that a panic could spoil.
+        Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Memory of this device to be written by what is enqueued during the turn.
+    #[allow(unsafe_code)]
+    fn writable<'a>(&self, memory: &'a GpuMemory, _: &'a Turn<'_>) -> Result<SliceMut<'a, u8>, DeviceError> {
+        if !std::ptr::eq(self, Arc::as_ptr(&memory.gpu)) {
+            return Err(DeviceError::OtherDevice);
+        }
+        // SAFETY: the buffer never leaves this module, where all that is done to it goes to the one stream of its device.
+        Ok(unsafe { memory.buffer.shared_mut() })
+    }
+}
+
+impl GpuMemory {
+    pub(super) fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.buffer.address()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.buffer.bytes()
+    }
+
+    pub(super) fn read(&self) -> Result<Vec<u8>, CudaError> {
+        self.gpu.stream.download(&self.buffer)
+    }
+
+    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), DeviceError> {
+        let turn = self.gpu.turn();
+        Ok(self.gpu.stream.copy(bytes, self.gpu.writable(self, &turn)?)?)
+    }
+
+    /// Elements of 1, 2, 4 or 8 bytes.
+    pub(super) fn fill(&self, element: &[u8]) -> Result<(), DeviceError> {
+        let turn = self.gpu.turn();
+        let (stream, all) = (&self.gpu.stream, self.gpu.writable(self, &turn)?);
+        match *element {
+            [a] => stream.fill(all, a),
+            [a, b] => stream.fill(all.cast()?, u16::from_le_bytes([a, b])),
+            [a, b, c, d] => stream.fill(all.cast()?, u32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] => {
+                stream.fill(all.cast()?, u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+            }
+            ref other => Err(CudaError::Length {
+                what: "the bytes of the value to fill with",
+                found: other.len(),
+                expected: 8,
+            }),
+        }?;
+        Ok(())
+    }
+
+    pub(super) fn copy_from(&self, from: &GpuMemory) -> Result<(), DeviceError> {
+        let turn = self.gpu.turn();
+        Ok(self.gpu.stream.copy(&from.buffer, self.gpu.writable(self, &turn)?)?)
+    }
+
+    /// A map through which kernels load and store.
+    pub(super) fn map(&self, spec: &TensorMapSpec, dims: &[u64]) -> Result<TensorMap, DeviceError> {
+        let turn = self.gpu.turn();
+        Ok(TensorMap::new(spec, &self.buffer, dims)?.writable(self.gpu.writable(self, &turn)?)?)
+    }
+}
+
+/// The most that kernels for a chip may use: everything of a chip that is known, what all have in common of one that is not.
+pub(super) fn arch(chip: ComputeCapability) -> Arch {
+    let number = chip.major * 10 + chip.minor;
+    let specific: Result<Arch, _> = format!("sm_{number}a").parse();
+    let plain: Result<Arch, _> = format!("sm_{number}").parse();
+    specific.or(plain).unwrap_or(if number > Arch::SM_90.number { Arch::SM_90 } else { Arch::SM_80 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chips_are_compiled_for_as_far_as_they_are_known() {
+        for (major, minor, expected) in [
+            (7, 5, Arch::SM_80),
+            (8, 0, Arch::SM_80),
+            (8, 6, Arch::SM_86),
+            (8, 9, Arch::SM_89),
+            (9, 0, Arch::SM_90A),
+            (10, 0, Arch::SM_100A),
+            (12, 0, Arch::SM_120A),
+            (13, 7, Arch::SM_90),
+        ] {
+            assert_eq!(arch(ComputeCapability { major, minor }), expected, "{major}.{minor}");
+        }
+    }
+
+    #[test]
+    fn without_a_gpu_there_is_an_error() {
+        // A number that no machine has; without a driver, any.
+        assert!(Gpu::open(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,267 @@
+//! A GPU as a device of the library, without a GPU: under the fake driver, which orders and checks everything and runs a few kernels
+//! that it knows by name. That kernels compute what they should on a GPU is for `devices.rs` on a machine that has one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test fails by panicking
+#![cfg(target_os = "linux")]
+
+use tilewright::cuda::{CudaError, DiskCache, Form, Pack, PackBuilder, PackedKernel};
+use tilewright::device::{DeviceError, DeviceKind, available};
+use tilewright::kernels::{examples, find};
+use tilewright::prelude::*;
+use tilewright_fake_driver::Fake;
+
+/// Kernels that the fake driver runs.
+const KNOWN: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry poke(.param .u64 to, .param .u32 value, .param .u32 count)
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<3>;
+    ld.param.u64 %rd1, [to];
+    ld.param.u32 %r1, [value];
+    ld.param.u32 %r2, [count];
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+.visible .entry copy_words(.param .u64 to, .param .u64 from, .param .u32 count)
+{
+    .reg .b64 %rd<3>;
+    .reg .b32 %r<3>;
+    ld.param.u64 %rd1, [to];
+    ld.param.u64 %rd2, [from];
+    ld.param.u32 %r2, [count];
+    ld.global.u32 %r1, [%rd2];
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+.visible .entry crash()
+{
+    ret;
+}
+";
+
+/// The first GPU, with nothing kept on disk.
+fn gpu() -> Device {
+    let device = Device::cuda(0).unwrap();
+    device.context().unwrap().set_cache(DiskCache::off());
+    device
+}
+
+fn known(device: &Device, name: &str) -> tilewright::device::Kernel {
+    device.load(KNOWN).unwrap().kernel(name).unwrap().with_block(32)
+}
+
+fn staged(name: &str) -> tilewright::lang::Kernel {
+    (find(name).unwrap().stage)().unwrap()
+}
+
+#[test]
+fn gpus_are_found_and_shared() {
+    Fake::new().run("gpus_are_found_and_shared", |driver| {
+        let best = Device::best();
+        assert_eq!((best.kind(), best.arch()), (DeviceKind::Cuda, Arch::SM_90A));
+        assert_eq!(best.name(), best.context().unwrap().device().name);
+        let kinds: Vec<DeviceKind> = available().iter().map(Device::kind).collect();
+        assert_eq!(kinds, [DeviceKind::Simulator, DeviceKind::Cpu, DeviceKind::Cuda, DeviceKind::Cuda]);
+        // Who asks for the same GPU gets the same device: memory of one is memory of the other.
+        let x = best.upload(&[1u32, 2]).unwrap();
+        assert_eq!(gpu().download(&x).unwrap(), [1, 2]);
+        assert!(matches!(Device::cuda(1).unwrap().download(&x), Err(DeviceError::OtherDevice)));
+        assert!(matches!(Device::cuda(2), Err(DeviceError::Cuda(CudaError::NoDevice { .. }))));
+        drop((best, x));
+        assert_eq!(driver.leaks(), [""; 0]);
+    });
+}
+
+#[test]
+fn memory_of_a_gpu() {
+    Fake::new().run("memory_of_a_gpu", |driver| {
+        let device = gpu();
+        let x = device.alloc_zeroed::<f64>(5).unwrap();
+        assert_eq!(x.to_vec().unwrap(), [0.0; 5]);
+        x.write(&[1.0, -2.0, 3.0, 4.0, -0.5]).unwrap();
+        let (same, y) = (x.clone(), device.alloc::<f64>(5).unwrap());
+        y.copy_from(&x).unwrap();
+        same.fill(0.25).unwrap();
+        assert_eq!(
+            (x.to_vec().unwrap(), y.to_vec().unwrap()),
+            (vec![0.25; 5], vec![1.0, -2.0, 3.0, 4.0, -0.5])
+        );
+        for other in [Device::cpu(), Device::cuda(1).unwrap()] {
+            let there = other.alloc::<f64>(5).unwrap();
+            there.copy_from(&y).unwrap();
+            same.copy_from(&there).unwrap();
+            assert_eq!(x.to_vec().unwrap(), y.to_vec().unwrap());
+        }
+        let (bytes, halves) = (device.alloc::<u8>(3).unwrap(), device.alloc::<bf16>(3).unwrap());
+        bytes.fill(9).unwrap();
+        halves.fill(bf16::from_f32(1.5)).unwrap();
+        assert_eq!(
+            (bytes.to_vec().unwrap(), halves.to_vec().unwrap()),
+            (vec![9; 3], vec![bf16::from_f32(1.5); 3])
+        );
+        let nothing = device.alloc::<u64>(0).unwrap();
+        nothing.fill(1).unwrap();
+        assert!(nothing.to_vec().unwrap().is_empty());
+        assert!(matches!(device.alloc::<f64>(usize::MAX), Err(DeviceError::Memory { .. })));
+        let error = device.alloc::<u8>(1 << 50).unwrap_err();
+        assert!(error.to_string().contains("no room for 1125899906842624 bytes"), "{error}");
+        drop((x, same, y, bytes, halves, nothing, device));
+        assert_eq!((driver.leaks(), driver.faults()), (vec![], vec![]));
+    });
+}
+
+#[test]
+fn launches_are_enqueued_in_order() {
+    Fake::new().run("launches_are_enqueued_in_order", |driver| {
+        let device = gpu();
+        let (poke, copy) = (known(&device, "poke"), known(&device, "copy_words"));
+        let (x, y) = (device.alloc_zeroed::<u32>(4).unwrap(), device.alloc::<u32>(4).unwrap());
+        let report = poke.launch(1, &[&x, &7u32, &3u32]).unwrap();
+        assert!(driver.pending() > 0 && driver.launches().is_empty(), "the launch was waited for");
+        assert!(report.simulation().is_none() && report.findings().is_empty());
+        copy.launch((2, 1), &[&y, &x, &4u32]).unwrap();
+        // The same memory twice, and a structure by its bytes.
+        copy.launch(1, &[&x, &x, &4u32.to_le_bytes()]).unwrap();
+        poke.launch(1, &[&x, &9u32, &1u32]).unwrap().expect_clean().unwrap();
+        assert_eq!(driver.pending(), 0);
+        assert_eq!((x.to_vec().unwrap(), y.to_vec().unwrap()), (vec![9, 7, 7, 0], vec![7, 7, 7, 0]));
+        // Memory that nobody holds any more lives until the kernels that use it are done.
+        let late = device.alloc_zeroed::<u32>(4).unwrap();
+        poke.launch(1, &[&late, &5u32, &4u32]).unwrap();
+        copy.launch(1, &[&y, &late, &4u32]).unwrap();
+        drop(late);
+        assert_eq!(y.to_vec().unwrap(), [5; 4]);
+        device.synchronize().unwrap();
+        assert_eq!(driver.faults(), [""; 0]);
+        drop((poke, copy, x, y, report, device));
+        assert_eq!(driver.leaks(), [""; 0]);
+    });
+}
+
+#[test]
+fn arguments_are_refused_as_everywhere() {
+    Fake::new().run("arguments_are_refused_as_everywhere", |driver| {
+        let message = |device: &Device, arguments: &[&dyn tilewright::device::Argument]| {
+            let kernel = device.compile(&staged("vector_add")).unwrap();
+            kernel.launch(1, arguments).unwrap_err().to_string()
+        };
+        for (device, other) in [(gpu(), Device::cpu()), (Device::cpu(), gpu())] {
+            let (x, there) = (device.upload(&[1.0f32; 8]).unwrap(), other.upload(&[1.0f32; 8]).unwrap());
+            let words = device.upload(&[1u32; 8]).unwrap();
+            assert!(message(&device, &[&x, &x, &x]).contains("was given 3 arguments, expected 4"));
+            assert!(
+                message(&device, &[&x, &words, &x, &8u32])
+                    .contains("found a buffer of u32, expected a buffer of f32")
+            );
+            assert!(message(&device, &[&x, &there, &x, &8u32]).contains("of another device"));
+            assert!(message(&device, &[&x, &x, &x, &8i32]).contains("expected a number of type u32"));
+            let spec =
+                TensorMapSpec::new(tilewright::hardware::Element::F32, &[8], SwizzleMode::None).unwrap();
+            assert!(matches!(device.tensor_map(&spec, &there, &[8]), Err(DeviceError::OtherDevice)));
+            let error = device.load(KNOWN).unwrap().kernel("no_such").unwrap_err().to_string();
+            assert!(error.contains("`no_such`") && error.contains("poke"), "{error}");
+            assert!(device.load("nonsense").is_err());
+        }
+        // The PTX says that it is a pointer, and a GPU would follow it.
+        let (device, number) = (gpu(), 4096u64);
+        let error = known(&device, "poke").launch(1, &[&number, &7u32, &1u32]).unwrap_err();
+        assert!(error.to_string().contains("argument 1 of kernel `poke`"), "{error}");
+        device.synchronize().unwrap();
+        assert_eq!((driver.launches().len(), driver.faults()), (0, vec![]));
+    });
+}
+
+#[test]
+fn a_launch_has_the_shape_that_the_kernel_asks_for() {
+    Fake::new().run("a_launch_has_the_shape_that_the_kernel_asks_for", |driver| {
+        let device = gpu();
+        let (x, out) = (device.upload(&[1.0f32; 100]).unwrap(), device.alloc_zeroed::<f32>(1).unwrap());
+        let sum = device.compile(&staged("cluster_sum")).unwrap();
+        assert_eq!(sum.cluster(), Some([4, 1, 1]));
+        sum.launch(8, &[&x, &out, &100u32]).unwrap();
+        let error = sum.launch(6, &[&x, &out, &100u32]).unwrap_err();
+        assert!(error.to_string().contains("expected a multiple of the cluster"), "{error}");
+
+        let product = staged("gemm_hopper");
+        let kernel = device.compile(&product).unwrap();
+        let (a, b, c) = (
+            device.alloc_zeroed::<bf16>(128 * 64).unwrap(),
+            device.alloc_zeroed::<bf16>(256 * 64).unwrap(),
+            device.alloc_zeroed::<bf16>(128 * 256).unwrap(),
+        );
+        let map = |name, buffer, dims: [u64; 2]| {
+            device.tensor_map(product.tensor_map(name).unwrap(), buffer, &dims).unwrap()
+        };
+        let maps = (map("a", &a, [64, 128]), map("b", &b, [64, 256]), map("c", &c, [256, 128]));
+        // Maps keep their memory.
+        drop((a, b, c));
+        kernel.launch((1, 1), &[&maps.0, &maps.1, &maps.2, &1u32]).unwrap().expect_clean().unwrap();
+        let launches = driver.launches();
+        assert_eq!(launches.len(), 2);
+        assert_eq!((launches[0].grid, launches[0].block), ([8, 1, 1], [256, 1, 1]));
+        assert_eq!((launches[1].block, launches[1].shared), ([384, 1, 1], kernel.shared_bytes()));
+        assert_eq!(driver.faults(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_fault_is_reported_when_somebody_waits() {
+    Fake::new().run("a_fault_is_reported_when_somebody_waits", |_| {
+        let device = gpu();
+        let x = device.upload(&[1u32]).unwrap();
+        let report = known(&device, "crash").launch(1, &[]).unwrap();
+        let error = report.expect_clean().unwrap_err();
+        assert!(matches!(&error, DeviceError::Cuda(CudaError::Fault(_))), "{error}");
+        assert!(error.to_string().contains("`crash`"), "{error}");
+        assert!(matches!(x.to_vec(), Err(DeviceError::Cuda(CudaError::ContextLost { .. }))));
+    });
+}
+
+#[test]
+fn kernels_are_loaded_once() {
+    Fake::new().run("kernels_are_loaded_once", |driver| {
+        let device = gpu();
+        let get =
+            || device.cached(&("vector_add", 64u32), || examples::vector_add::stage::<f32>(64)).unwrap();
+        let first = get();
+        let loads = driver.calls("cuModuleLoadDataEx") + driver.calls("cuModuleLoadData");
+        std::thread::scope(|scope| {
+            (0..4).for_each(|_| drop(scope.spawn(|| assert_eq!(get().block(), Some([64, 1, 1])))));
+        });
+        assert_eq!(driver.calls("cuModuleLoadDataEx") + driver.calls("cuModuleLoadData"), loads);
+        // The cache of a device goes with the device.
+        drop((first, device));
+        assert_eq!(driver.leaks(), [""; 0]);
+    });
+}
+
+#[test]
+fn a_pack_brings_what_its_launch_needs() {
+    Fake::new().run("a_pack_brings_what_its_launch_needs", |driver| {
+        let packed = PackedKernel {
+            name: "poke".to_owned(),
+            target: "sm_80".parse().unwrap(),
+            form: Form::Ptx,
+            code: KNOWN.into(),
+            signatures: tilewright::ptx::signatures_to_text(
+                &tilewright::ptx::parse(KNOWN).unwrap().signatures(),
+            ),
+            shared_dynamic: 60_000,
+            block: Some([96, 1, 1]),
+            cluster: None,
+            producer: "a test".to_owned(),
+        };
+        let bytes = PackBuilder::new().kernel(packed).write();
+        let pack = Pack::parse(&bytes).unwrap();
+        let device = gpu();
+        let kernel = device.load_packed(&pack, "poke").unwrap();
+        assert_eq!((kernel.block(), kernel.shared_bytes()), (Some([96, 1, 1]), 60_000));
+        let x = device.alloc_zeroed::<u32>(2).unwrap();
+        kernel.launch(1, &[&x, &3u32, &2u32]).unwrap().expect_clean().unwrap();
+        assert_eq!(x.to_vec().unwrap(), [3, 3]);
+        assert_eq!((driver.launches()[0].block, driver.launches()[0].shared), ([96, 1, 1], 60_000));
+        assert!(device.load_packed(&pack, "no_such").is_err());
+    });
+}

@@ -1,0 +1,112 @@
+//! Packs from the command line to a device. Machine code needs the assembler: ignored, visibly, where there is none;
+//! `TILEWRIGHT_REQUIRE_PTXAS=1` makes that a failure.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tilewright::cuda::{ComputeCapability, Form, Pack};
+use tilewright::device::{Device, DeviceKind, available};
+use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE, VARIABLE};
+
+fn main() {
+    let required = std::env::var_os(REQUIRE_VARIABLE).is_some_and(|value| value == "1");
+    let ignored = Assembler::find().is_err() && !required;
+    let trials = vec![
+        Trial::test("a_pack_runs_on_every_device", a_pack_runs_on_every_device),
+        Trial::test("a_kernel_keeps_what_its_launch_needs", a_kernel_keeps_what_its_launch_needs),
+        Trial::test("what_cannot_be_packed_is_said", what_cannot_be_packed_is_said),
+        Trial::test("with_an_assembler_there_is_machine_code", with_an_assembler_there_is_machine_code)
+            .with_ignored_flag(ignored),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn ensure(condition: bool, what: impl std::fmt::Display) -> Result<(), Failed> {
+    if condition { Ok(()) } else { Err(what.to_string().into()) }
+}
+
+fn compile(arguments: &[&str], pack: &Path) -> Result<Output, Failed> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    Ok(command.args(["compile", "--pack"]).arg(pack).args(arguments).output()?)
+}
+
+/// The bytes of a pack that could be made.
+fn packed(arguments: &[&str]) -> Result<Vec<u8>, Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("kernels.pack");
+    let output = compile(arguments, &file)?;
+    ensure(output.status.success(), String::from_utf8_lossy(&output.stderr))?;
+    let info = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+        .args(["compile", "--json", "--pack-info"])
+        .arg(&file)
+        .output()?;
+    let (bytes, listed) = (std::fs::read(&file)?, serde_json::from_slice::<serde_json::Value>(&info.stdout)?);
+    let kernels = Pack::parse(&bytes)?.kernels().len();
+    ensure(listed.as_array().map(Vec::len) == Some(kernels), &listed)?;
+    Ok(bytes)
+}
+
+fn a_pack_runs_on_every_device() -> Result<(), Failed> {
+    let bytes = packed(&["vector_add", "transpose", "--cubin=never"])?;
+    let pack = Pack::parse(&bytes)?;
+    ensure(pack.kernels().all(|kernel| kernel.form == Form::Ptx), "machine code that nobody asked for")?;
+    for device in available() {
+        let kernel = device.load_packed(&pack, "vector_add")?;
+        ensure(kernel.block() == Some([256, 1, 1]), format!("{:?}", kernel.block()))?;
+        let (x, out) = (device.upload(&[1.25f32; 1000])?, device.alloc::<f32>(1000)?);
+        kernel.launch(4, &[&x, &x, &out, &1000u32])?.expect_clean()?;
+        ensure(out.to_vec()? == [2.5; 1000], format!("wrong on {}", device.name()))?;
+        let Err(error) = device.load_packed(&pack, "vector_sub") else { return Err("found".into()) };
+        ensure(error.to_string().contains("vector_add ("), &error)?;
+    }
+    Ok(())
+}
+
+/// Clusters and dynamic shared memory are the kernel's own, in a pack as well.
+fn a_kernel_keeps_what_its_launch_needs() -> Result<(), Failed> {
+    let bytes = packed(&["cluster_sum", "gemm_hopper", "--arch", "sm_90a", "--cubin=never"])?;
+    let pack = Pack::parse(&bytes)?;
+    let device = Device::cpu();
+    let sum = device.load_packed(&pack, "cluster_sum")?;
+    ensure(sum.cluster() == Some([4, 1, 1]), format!("{:?}", sum.cluster()))?;
+    let (x, out) = (device.upload(&[0.5f32; 5000])?, device.alloc_zeroed::<f32>(1)?);
+    sum.launch(8, &[&x, &out, &5000u32])?.expect_clean()?;
+    ensure(out.to_vec()? == [2500.0], "wrong sum")?;
+    let product = device.load_packed(&pack, "gemm_hopper")?;
+    ensure(product.shared_bytes() > 48 << 10, product.shared_bytes())
+}
+
+fn what_cannot_be_packed_is_said() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("kernels.pack");
+    let refused = |output: Output, code: i32, part: &str| {
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = error.lines().count() == 1 && error.contains(part);
+        ensure(output.status.code() == Some(code) && said, format!("{:?}: {error}", output.status))
+    };
+    refused(compile(&["no_such_kernel"], &file)?, 2, "there are vector_add")?;
+    refused(compile(&["vector_add", "gemm_hopper", "--arch", "sm_80"], &file)?, 2, "needs sm_90a")?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.args(["compile", "vector_add", "--cubin", "--pack"]).arg(&file);
+    refused(command.env(VARIABLE, "/no/such/ptxas").output()?, 1, "/no/such/ptxas")?;
+    ensure(!file.exists(), "half a pack was written")?;
+    std::fs::write(&file, "something else")?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    refused(command.args(["compile", "--pack-info"]).arg(&file).output()?, 2, "not a pack")
+}
+
+fn with_an_assembler_there_is_machine_code() -> Result<(), Failed> {
+    let bytes = packed(&["vector_add", "--arch", "sm_80,sm_90a", "--cubin"])?;
+    let pack = Pack::parse(&bytes)?;
+    let on = |major, minor| {
+        pack.select("vector_add", ComputeCapability { major, minor }).map(|kernel| kernel.form)
+    };
+    ensure(on(9, 0) == Some(Form::Cubin) && on(8, 0) == Some(Form::Cubin), "no machine code")?;
+    ensure(on(10, 0) == Some(Form::Ptx), "no PTX for later chips")?;
+    let cubins: Vec<_> = pack.kernels().filter(|kernel| kernel.form == Form::Cubin).collect();
+    ensure(cubins.iter().all(|kernel| kernel.code.starts_with(b"\x7fELF")), "no ELF")?;
+    // A computer takes the PTX, whatever else there is.
+    let kernel = Device::cpu().load_packed(&pack, "vector_add")?;
+    ensure(kernel.device().kind() == DeviceKind::Cpu, "elsewhere")
+}
