@@ -320,10 +320,10 @@ impl Driver {
     pub(crate) fn memory_of(&self, device: usize, address: u64, bytes: u64) -> Result<*mut u8, String> {
         let range = self.memory.live(address, bytes)?;
         let pool_allows = |pool: usize| self.pools.get(pool).is_ok_and(|pool| pool.access.contains(&device));
+        // Memory of a pool is reached by those whom the pool lets, whatever contexts allow each other.
         let allowed = range.device == device
             || !matches!(range.kind, Kind::Device | Kind::Variable)
-            || self.devices[device].peers.contains(&range.device)
-            || range.pool.is_some_and(pool_allows);
+            || range.pool.map_or_else(|| self.devices[device].peers.contains(&range.device), pool_allows);
         if !allowed {
             let owner = range.device;
             return Err(format!(
