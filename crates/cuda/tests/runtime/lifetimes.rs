@@ -304,6 +304,8 @@ fn ten_thousand_of_everything() {
         again_and_again(driver, "events", || drop(stream.record().unwrap()));
         again_and_again(driver, "ordered buffers", || drop(stream.alloc::<u32>(4).unwrap()));
         again_and_again(driver, "buffers", || drop(context.alloc::<u32>(4).unwrap()));
+        again_and_again(driver, "page-locked memory", || drop(context.pinned::<u32>(4).unwrap()));
+        again_and_again(driver, "managed memory", || drop(context.managed::<u32>(4).unwrap()));
         again_and_again(driver, "shared buffers", || {
             let mut buffer = stream.alloc_zeroed::<u32>(4).unwrap();
             other.fill(&mut buffer, 1).unwrap();

@@ -126,7 +126,10 @@ fn memory_of_the_wrong_device() {
         let (a, b) = (here.stream().unwrap(), there.stream().unwrap());
         let mut one = b.upload(&[1u32, 2]).unwrap();
         let mut two = there.alloc::<u32>(2).unwrap();
+        let mut locked = there.pinned::<u32>(2).unwrap();
         let outcomes = [
+            a.copy(&one, &mut locked),
+            a.copy(&locked, &mut two),
             a.fill(&mut one, 3),
             a.fill(two.as_mut_slice().cast::<u64>().unwrap(), 3),
             a.copy(&one, &mut two),
@@ -139,7 +142,7 @@ fn memory_of_the_wrong_device() {
         }
         here.synchronize().unwrap();
         there.synchronize().unwrap();
-        drop((one, two, a, b, here, there));
+        drop((one, two, locked, a, b, here, there));
         clean(driver);
     });
 }

@@ -22,6 +22,8 @@ pub(crate) const STEPS: &[Step] = &[
     ("copies", copies),
     ("fills", fills),
     ("memory at once", memory_at_once),
+    ("page-locked memory", page_locked_memory),
+    ("managed memory", managed_memory),
     ("two streams", two_streams),
     ("other device", other_device),
     ("peer access", peer_access),
@@ -109,6 +111,26 @@ fn memory_at_once() -> Result<(), CudaError> {
     let (context, stream) = start()?;
     let mut memory = context.alloc::<u32>(4)?;
     stream.fill(&mut memory, 1)
+}
+
+fn page_locked_memory() -> Result<(), CudaError> {
+    let (context, stream) = start()?;
+    let from = context.pinned_from(&[1u32, 2, 3])?;
+    let mut to = context.pinned::<u32>(3)?;
+    let mut device = stream.alloc::<u32>(3)?;
+    stream.copy(&from, &mut device)?;
+    stream.copy(&device, &mut to)?;
+    assert_eq!(to.read()?[..], [1, 2, 3]);
+    Ok(())
+}
+
+fn managed_memory() -> Result<(), CudaError> {
+    let (context, stream) = start()?;
+    let mut memory = context.managed::<u32>(3)?;
+    memory.write()?[0] = 7;
+    stream.fill(memory.as_mut_slice().slice(1..)?, 8)?;
+    assert_eq!(memory.read()?[..], [7, 8, 8]);
+    Ok(())
 }
 
 fn two_streams() -> Result<(), CudaError> {
