@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use crate::error::CudaError;
 use crate::ffi;
 use crate::ffi::memory::Word;
+use crate::memory::allocation::Allocation;
 use crate::memory::buffer::{Buffer, Slice, SliceMut};
 use crate::memory::order::Access;
 use crate::stream::Stream;
@@ -96,8 +97,8 @@ impl<'a, T: Pod> From<&'a mut Vec<T>> for Target<'a, T> {
 }
 
 impl Stream {
-    /// Copies all of `from` over all of `to`, wherever they are: host, page-locked host, this device, another. Between ordinary host memory
-    /// and a device it is a stream of that device.
+    /// Copies all of `from` over all of `to`, wherever they are: host, page-locked host, this device, another. Between the host and
+    /// a device it is a stream of that device.
     ///
     /// Returns at once, except where ordinary host memory takes part: that is waited for, so that it can go or change afterwards.
     ///
@@ -114,7 +115,8 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// If the lengths differ, or memory for ordinary host memory is another device's than the stream, or the stream is being captured and ordinary host memory takes part, or work on the stream failed.
+    /// If the lengths differ, or memory that is copied from or to the host is another device's than the stream, or the stream is being captured
+    /// and ordinary host memory takes part, or work on the stream failed.
     #[allow(unsafe_code)]
     pub fn copy<'a, 'b, T: Pod>(
         &self,
@@ -135,6 +137,12 @@ impl Stream {
         }
         match (from, to) {
             (Source::Memory(from), Target::Memory(to)) => {
+                // Between devices the driver finds a way; from one to page-locked memory it is a stream of that device.
+                if to.memory().is_everywhere() {
+                    self.expect_reach("the source of a copy to page-locked memory", from.memory())?;
+                } else if from.memory().is_everywhere() {
+                    self.expect_reach("the target of a copy from page-locked memory", to.memory())?;
+                }
                 from.memory().before(self, Access::Read)?;
                 to.memory().before(self, Access::Write)?;
                 let (to_at, from_at) = (to.address(), from.address());
@@ -142,9 +150,7 @@ impl Stream {
                 // SAFETY: both ranges are inside of allocations that live until all operations on them are done; conflicting operations were
                 // made to come before, and none can be enqueued while the slices are borrowed.
                 self.context().guard(unsafe {
-                    let here = to_context == self.context() && from_context == self.context();
-                    let everywhere = to.memory().is_everywhere() || from.memory().is_everywhere();
-                    if here || everywhere {
+                    if self.reaches(from.memory()) && self.reaches(to.memory()) {
                         ffi::memory::copy(self.raw(), to_at, from_at, bytes)
                     } else {
                         let (to, from) = ((to_at, &**to_context.raw()), (from_at, &**from_context.raw()));
@@ -154,7 +160,7 @@ impl Stream {
             }
             (Source::Host(from), Target::Memory(to)) => {
                 self.expect_live("copying from ordinary host memory")?;
-                self.context().expect("the target of a copy from ordinary host memory", to.context())?;
+                self.expect_reach("the target of a copy from ordinary host memory", to.memory())?;
                 to.memory().before(self, Access::Write)?;
                 // SAFETY: as above; the host's memory is borrowed until the copy is done.
                 let copied = unsafe {
@@ -164,7 +170,7 @@ impl Stream {
             }
             (Source::Memory(from), Target::Host(to)) => {
                 self.expect_live("copying to ordinary host memory")?;
-                self.context().expect("the source of a copy to ordinary host memory", from.context())?;
+                self.expect_reach("the source of a copy to ordinary host memory", from.memory())?;
                 from.memory().before(self, Access::Read)?;
                 // SAFETY: as above; any bytes are a `T`.
                 let copied = unsafe {
@@ -177,6 +183,16 @@ impl Stream {
                 Ok(())
             }
         }
+    }
+
+    /// Whether operations of this stream may use the memory without asking its device.
+    fn reaches(&self, memory: &Allocation) -> bool {
+        memory.is_everywhere() || memory.context() == self.context()
+    }
+
+    /// An error unless they may.
+    fn expect_reach(&self, what: &'static str, memory: &Allocation) -> Result<(), CudaError> {
+        if self.reaches(memory) { Ok(()) } else { self.context().expect(what, memory.context()) }
     }
 
     /// A copy that ordinary host memory takes part in is over when the stream is done.
@@ -203,7 +219,7 @@ impl Stream {
     pub fn fill<'a, T: Pod>(&self, to: impl Into<SliceMut<'a, T>>, value: T) -> Result<(), CudaError> {
         let to = to.into();
         let (at, count) = (to.address(), to.len());
-        self.context().expect("memory to fill", to.context())?;
+        self.expect_reach("memory to fill", to.memory())?;
         let pattern = Pattern::of(&value)?;
         if count == 0 {
             return Ok(());
