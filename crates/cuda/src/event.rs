@@ -71,8 +71,9 @@ impl Event {
     /// If the stream is another device's, or the driver refuses.
     pub fn record(&self, stream: &Stream) -> Result<(), CudaError> {
         self.context.expect("the stream", stream.context())?;
+        let turn = stream.turn();
         self.context.guard(self.raw.record(stream.raw()))?;
-        *lock(&self.capture) = stream.current_capture();
+        *lock(&self.capture) = turn.capture().cloned();
         Ok(())
     }
 
@@ -83,7 +84,8 @@ impl Event {
     /// If the stream is another device's or not being captured, or the driver refuses.
     pub fn record_in_graph(&self, stream: &Stream) -> Result<(), CudaError> {
         self.context.expect("the stream", stream.context())?;
-        let Some(capture) = stream.current_capture() else {
+        let turn = stream.turn();
+        let Some(capture) = turn.capture() else {
             return Err(CudaError::Capture {
                 what: "recording an event at every launch of a graph",
                 capturing: false,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::context::{Context, lock};
 use crate::error::CudaError;
@@ -45,6 +45,8 @@ pub(crate) struct Inner {
     raw: ffi::stream::Stream,
     id: u64,
     history: Mutex<History>,
+    /// Held by [`Turn`].
+    turn: Mutex<()>,
     /// Whether `capture` has something; looked at before every operation.
     capturing: AtomicBool,
     capture: Mutex<Option<Capturing>>,
@@ -95,6 +97,7 @@ impl Stream {
             raw,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             history: Mutex::default(),
+            turn: Mutex::default(),
             capturing: AtomicBool::new(false),
             capture: Mutex::default(),
         });
@@ -158,10 +161,14 @@ impl Stream {
     /// # Errors
     /// If the driver refuses.
     pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
-        if let Some(capture) = event.capture().filter(|capture| !capture.is_over()) {
-            return self.join(capture, event.raw());
+        let turn = self.turn();
+        let capture = event.capture().filter(|capture| !capture.is_over());
+        match capture.filter(|_| turn.capture().is_none()) {
+            Some(capture) => {
+                self.enter_capture(&capture, || self.context().guard(self.raw().wait(event.raw())))
+            }
+            None => self.context().guard(self.raw().wait(event.raw())),
         }
-        self.context().guard(self.raw().wait(event.raw()))
     }
 
     /// In a capture: adds a wait, at every launch of the graph, for what the event was last recorded for by then.
@@ -169,7 +176,8 @@ impl Stream {
     /// # Errors
     /// If the stream is not being captured, or the driver refuses.
     pub fn wait_in_graph(&self, event: &Event) -> Result<(), CudaError> {
-        let Some(capture) = self.current_capture() else {
+        let turn = self.turn();
+        let Some(capture) = turn.capture() else {
             return Err(CudaError::Capture {
                 what: "waiting for an event at every launch of a graph",
                 capturing: false,
@@ -195,7 +203,8 @@ impl Stream {
     /// # Errors
     /// If the stream is being captured: a graph calls again and again, see [`Stream::host_call_in_graph`].
     pub fn host_call(&self, function: impl FnOnce() + Send + 'static) -> Result<(), CudaError> {
-        if self.is_capturing() {
+        let turn = self.turn();
+        if turn.capture().is_some() {
             return Err(CudaError::Capture {
                 what: "a host function that can be called once",
                 capturing: true,
@@ -226,9 +235,16 @@ impl Stream {
         self.inner.capturing.load(Ordering::Acquire)
     }
 
+    /// Takes the stream for an operation.
+    #[inline]
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        let held = lock(&self.inner.turn);
+        Turn { stream: self, capture: self.current_capture(), _held: held }
+    }
+
     /// The capture that the stream is part of.
     #[inline]
-    pub(crate) fn current_capture(&self) -> Option<Arc<Capture>> {
+    fn current_capture(&self) -> Option<Arc<Capture>> {
         if !self.is_capturing() {
             return None;
         }
@@ -243,45 +259,62 @@ impl Stream {
         Ok(())
     }
 
-    /// Puts the stream into a capture that has begun, or is about to begin, on it.
-    pub(crate) fn enter_capture(&self, capture: &Arc<Capture>) -> Result<(), CudaError> {
+    /// Puts the stream, which the caller has the turn of, into a capture by doing what the driver takes for that.
+    pub(crate) fn enter_capture(
+        &self,
+        capture: &Arc<Capture>,
+        enter: impl FnOnce() -> Result<(), CudaError>,
+    ) -> Result<(), CudaError> {
+        // Held all the while: those who come by `precede` see the stream before or after.
+        let mut slot = lock(&self.inner.capture);
         let before = self.context().take_event()?;
         self.context().guard(before.record(self.raw()))?;
-        let mut slot = lock(&self.inner.capture);
+        enter()?;
         *slot = Some(Capturing { capture: capture.clone(), before: Arc::new(before) });
         self.inner.capturing.store(true, Ordering::Release);
         capture.add_stream(self);
         Ok(())
     }
 
-    /// The capture is over.
+    /// The capture is over; the caller has the turn.
     pub(crate) fn leave_capture(&self) {
         *lock(&self.inner.capture) = None;
         self.inner.capturing.store(false, Ordering::Release);
     }
 
-    /// Waits for an event inside of a capture.
-    fn join(&self, capture: Arc<Capture>, event: &ffi::event::Event) -> Result<(), CudaError> {
-        let joins = self.current_capture().is_none();
-        if joins {
-            self.enter_capture(&capture)?;
-        }
-        let waits = self.context().guard(self.raw().wait(event));
-        if joins && waits.is_err() {
-            self.leave_capture();
-        }
-        waits
-    }
-
     /// Makes another stream's operations wait for all live work of this one.
     pub(crate) fn precede(&self, other: &ffi::stream::Stream) -> Result<(), CudaError> {
-        if let Some(capturing) = lock(&self.inner.capture).as_ref() {
+        // Held all the while, so that the event is not recorded into a capture that begins.
+        let slot = lock(&self.inner.capture);
+        if let Some(capturing) = slot.as_ref() {
             return self.context().guard(other.wait(&capturing.before));
         }
         let event = self.context().take_event()?;
         self.context().guard(event.record(self.raw()).and_then(|()| other.wait(&event)))?;
         self.context().return_event(event);
         Ok(())
+    }
+
+    /// Frees memory after all live work of this stream, which is where it came from, and of `others`.
+    #[allow(unsafe_code)]
+    pub(crate) fn free(&self, address: u64, others: &[Stream]) -> Result<(), CudaError> {
+        let context = self.context();
+        // With the turn, no capture begins. Memory can go in the middle of an operation, so the turn may be taken, by this very thread.
+        let turn = self.inner.turn.try_lock().ok().filter(|_| !self.is_capturing());
+        let target = match &turn {
+            Some(_) => self.raw(),
+            None => {
+                let janitor = context.janitor()?;
+                self.precede(janitor)?;
+                janitor
+            }
+        };
+        for other in others.iter().filter(|other| *other != self) {
+            other.precede(target)?;
+        }
+        // SAFETY: the caller's memory was allocated in the order of a stream, and is freed once: when it goes; `target` comes after all
+        // operations on it.
+        context.guard(unsafe { ffi::memory::free_async(target, address) })
     }
 
     /// Makes another stream of the same capture wait for this one.
@@ -301,6 +334,33 @@ impl Stream {
             Some(before) => self.context().guard(before.synchronize()),
             None => self.synchronize(),
         }
+    }
+}
+
+/// A stream during an operation: nobody else enqueues on it, and no capture of it begins or ends. Held from the ordering of the
+/// operation to the call of the driver. Nobody takes a second turn meanwhile, but the end of a capture, which takes those of all its
+/// streams.
+pub(crate) struct Turn<'a> {
+    stream: &'a Stream,
+    capture: Option<Arc<Capture>>,
+    _held: MutexGuard<'a, ()>,
+}
+
+impl Turn<'_> {
+    #[inline]
+    pub(crate) fn stream(&self) -> &Stream {
+        self.stream
+    }
+
+    /// The capture that the operation becomes part of.
+    #[inline]
+    pub(crate) fn capture(&self) -> Option<&Arc<Capture>> {
+        self.capture.as_ref()
+    }
+
+    /// Refuses what cannot be captured.
+    pub(crate) fn expect_live(&self, what: &'static str) -> Result<(), CudaError> {
+        self.stream.expect_live(what)
     }
 }
 

@@ -126,7 +126,8 @@ impl TensorMap {
     ///
     /// # Errors
     /// If the memory is another than that of the map.
-    pub fn writable<T: Pod>(self, memory: SliceMut<'_, T>) -> Result<TensorMap, CudaError> {
+    pub fn writable<'a, T: Pod>(self, memory: impl Into<SliceMut<'a, T>>) -> Result<TensorMap, CudaError> {
+        let memory = memory.into();
         if !Arc::ptr_eq(&self.memory, memory.memory()) {
             return Err(CudaError::TensorMap {
                 what: "the memory to write to",

@@ -32,10 +32,6 @@ impl Module {
         Ok(Module { context, raw: Shared(raw) })
     }
 
-    pub(crate) fn context(&self) -> &Arc<Context> {
-        &self.context
-    }
-
     pub(crate) fn function(&self, name: &str) -> Result<Function, CudaError> {
         self.context.bind()?;
         let name = CString::new(name)

@@ -9,10 +9,11 @@ use super::Graph;
 use super::resources::Resources;
 use crate::context::lock;
 use crate::error::CudaError;
+use crate::ffi;
 use crate::ffi::stream::Repeated;
 use crate::memory::allocation::Allocation;
 use crate::memory::order::{Access, Uses};
-use crate::stream::Stream;
+use crate::stream::{Stream, Turn};
 
 /// A capture that has begun. Operations on its streams are not executed but become nodes.
 pub(crate) struct Capture {
@@ -69,12 +70,20 @@ impl Capture {
         Ok(())
     }
 
-    /// Ends it: all streams are live again.
-    pub(crate) fn finish(&self) -> Resources {
+    /// Ends it on the stream on which it began: all streams are live again.
+    fn end(&self, stream: &Stream) -> (Result<ffi::graph::Graph, CudaError>, Resources) {
+        // Nobody joins any more; the driver would not let it end well if somebody did.
         self.over.store(true, Ordering::Release);
-        let State { resources, uses: _, streams } = std::mem::take(&mut *lock(&self.state));
+        let mut streams = lock(&self.state).streams.clone();
+        streams.sort_by_key(Stream::id);
+        // No operation of them is between its ordering and its enqueueing: it would become live halfway.
+        let turns: Vec<Turn<'_>> = streams.iter().map(Stream::turn).collect();
+        let ended = stream.raw().end_capture();
+        let State { resources, .. } = std::mem::take(&mut *lock(&self.state));
         streams.iter().for_each(Stream::leave_capture);
-        resources
+        drop(turns);
+        stream.context().raw().leave_capture();
+        (ended, resources)
     }
 }
 
@@ -101,12 +110,16 @@ impl Stream {
     /// # Errors
     /// What `work` returns; or if it did something that cannot be captured, or did not join a stream again.
     pub fn capture<E: From<CudaError>>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<Graph, E> {
-        self.expect_live("capturing")?;
         let capture = Capture::new();
-        self.enter_capture(&capture)?;
+        // From here on nobody waits for the whole context.
         self.context().raw().enter_capture();
-        if let Err(error) = self.context().guard(self.raw().begin_capture()) {
-            capture.finish();
+        let begun = {
+            let turn = self.turn();
+            turn.expect_live("capturing").and_then(|()| {
+                self.enter_capture(&capture, || self.context().guard(self.raw().begin_capture()))
+            })
+        };
+        if let Err(error) = begun {
             self.context().raw().leave_capture();
             return Err(error.into());
         }
@@ -125,7 +138,8 @@ impl Stream {
     /// If the stream is not being captured.
     #[allow(unsafe_code)]
     pub fn host_call_in_graph(&self, function: impl Fn() + Send + Sync + 'static) -> Result<(), CudaError> {
-        let Some(capture) = self.current_capture() else {
+        let turn = self.turn();
+        let Some(capture) = turn.capture() else {
             return Err(CudaError::Capture {
                 what: "a host function for graphs",
                 capturing: false,
@@ -148,20 +162,16 @@ struct Ending<'a> {
 
 impl Ending<'_> {
     fn end(self) -> Result<Graph, CudaError> {
+        let (ended, resources) = self.capture.end(self.stream);
         let context = self.stream.context();
-        let ended = context.guard(self.stream.raw().end_capture());
-        let resources = self.capture.finish();
-        context.raw().leave_capture();
-        Ok(Graph::captured(context.clone(), ended?, resources))
+        Ok(Graph::captured(context.clone(), context.guard(ended)?, resources))
     }
 }
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if !self.capture.is_over() {
-            let _ = self.stream.raw().end_capture();
-            self.capture.finish();
-            self.stream.context().raw().leave_capture();
+            let _ = self.capture.end(self.stream);
         }
     }
 }

@@ -128,7 +128,8 @@ impl Launchable {
         stream: &Stream,
         launch: impl FnOnce() -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
-        if let Some(capture) = stream.current_capture() {
+        let turn = stream.turn();
+        if let Some(capture) = turn.capture() {
             capture.with_resources(|resources| resources.extend_but_memory(&self.all));
             self.memory.iter().try_for_each(|(memory, access)| capture.note(memory, stream, *access))?;
             return launch();

@@ -31,7 +31,7 @@ pub(super) enum Value {
 pub(super) enum Kind<'a> {
     Number {
         class: Class,
-        bytes: u32,
+        bytes: usize,
     },
     Memory {
         memory: &'a Arc<Allocation>,
@@ -105,7 +105,7 @@ impl Arg<'_> {
     #[inline]
     pub(super) fn size(&self) -> usize {
         match self.kind {
-            Kind::Number { bytes, .. } => bytes as usize,
+            Kind::Number { bytes, .. } => bytes,
             Kind::Memory { .. } | Kind::Address => 8,
             Kind::Map(_) => 128,
             Kind::Bytes { bytes, .. } => bytes,
@@ -171,7 +171,7 @@ macro_rules! numbers {
                 let mut inline = <[u8; 8]>::zeroed();
                 let bytes = value.to_ne_bytes();
                 inline[..bytes.len()].copy_from_slice(&bytes);
-                Arg { value: Value::Inline(inline), kind: Kind::Number { class: Class::$class, bytes: size_of::<$ty>() as u32 } }
+                Arg { value: Value::Inline(inline), kind: Kind::Number { class: Class::$class, bytes: size_of::<$ty>() } }
             }
         }
     )*};

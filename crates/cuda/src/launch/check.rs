@@ -140,7 +140,7 @@ impl Kernel {
                 format!("1 to {most} blocks"),
             ));
         }
-        if (0..3).any(|i| config.grid[i] % cluster[i] != 0) {
+        if (0..3).any(|i| !config.grid[i].is_multiple_of(cluster[i])) {
             let expected = format!("a multiple of the cluster, {}", found());
             return Err(self.wrong("the grid", extents(config.grid), expected));
         }

@@ -66,11 +66,12 @@ impl Kernel {
         context.expect("the stream", stream.context())?;
         let shape = self.shape(config)?;
         self.check(arguments)?;
+        let turn = stream.turn();
         // A map holds no borrow of its memory.
         let _host_waits = arguments.iter().any(Arg::is_map).then(enqueueing);
         for (argument, access, _) in self.uses(arguments) {
             if let Some(memory) = argument.memory() {
-                memory.before(stream, access)?;
+                memory.before(&turn, access)?;
             }
         }
         let mut pointers = self.pointers(arguments);
@@ -80,7 +81,7 @@ impl Kernel {
             unsafe { ffi::launch::launch(stream.raw(), self.inner.function, &shape, &mut pointers) };
         match launched {
             Ok(()) => {
-                match stream.current_capture() {
+                match turn.capture() {
                     None => stream.note_launch(&self.inner.name, shape.grid, shape.block),
                     Some(capture) => capture.with_resources(|resources| {
                         resources.add_kernel(&self.inner.module, &self.inner.name);

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::error::CudaError;
 use crate::ffi;
 use crate::memory::order::{Access, Order};
-use crate::stream::Stream;
+use crate::stream::{Stream, Turn};
 
 /// Memory that a device can reach. Shared by its owner, by graphs that use it and by tensor maps; freed with the last of them, after all
 /// operations on it.
@@ -80,7 +80,8 @@ impl Allocation {
         allocate: impl FnOnce(&ffi::stream::Stream) -> Result<u64, CudaError>,
     ) -> Result<Arc<Allocation>, CudaError> {
         let context = stream.context();
-        stream.expect_live("allocating memory")?;
+        let turn = stream.turn();
+        turn.expect_live("allocating memory")?;
         if bytes == 0 {
             return Ok(Allocation::own(context, 0, 0, Home::Empty));
         }
@@ -139,10 +140,10 @@ impl Allocation {
 
     /// To be called before an operation on it is enqueued, by those who hold off conflicting operations until it is.
     #[inline]
-    pub(crate) fn before(self: &Arc<Allocation>, stream: &Stream, access: Access) -> Result<(), CudaError> {
-        match stream.current_capture() {
-            None => self.order.before(stream, access),
-            Some(capture) => capture.note(self, stream, access),
+    pub(crate) fn before(self: &Arc<Allocation>, turn: &Turn<'_>, access: Access) -> Result<(), CudaError> {
+        match turn.capture() {
+            None => self.order.before(turn.stream(), access),
+            Some(capture) => capture.note(self, turn.stream(), access),
         }
     }
 
@@ -152,18 +153,7 @@ impl Allocation {
         let users = self.order.streams();
         match &mut self.home {
             Home::Empty | Home::Lent => Ok(()),
-            Home::Stream(home) => {
-                let capturing = home.is_capturing();
-                let target = if capturing { self.context.janitor()? } else { home.raw() };
-                if capturing {
-                    home.precede(target)?;
-                }
-                for user in users.iter().filter(|user| *user != home) {
-                    user.precede(target)?;
-                }
-                // SAFETY: allocated in the order of a stream, freed once: here; `target` comes after all operations on it.
-                unsafe { ffi::memory::free_async(target, self.address) }
-            }
+            Home::Stream(home) => home.free(self.address, &users),
             Home::Device => {
                 users.iter().try_for_each(Stream::finish)?;
                 // SAFETY: allocated at once, freed once: here; all operations on it are done.

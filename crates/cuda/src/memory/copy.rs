@@ -10,7 +10,7 @@ use crate::ffi::memory::Word;
 use crate::memory::allocation::Allocation;
 use crate::memory::buffer::{Buffer, Slice, SliceMut};
 use crate::memory::order::Access;
-use crate::stream::Stream;
+use crate::stream::{Stream, Turn};
 
 /// What a copy reads: memory that the device can reach, or an ordinary slice.
 #[derive(Debug)]
@@ -143,8 +143,9 @@ impl Stream {
                 } else if from.memory().is_everywhere() {
                     self.expect_reach("the target of a copy from page-locked memory", to.memory())?;
                 }
-                from.memory().before(self, Access::Read)?;
-                to.memory().before(self, Access::Write)?;
+                let turn = self.turn();
+                from.memory().before(&turn, Access::Read)?;
+                to.memory().before(&turn, Access::Write)?;
                 let (to_at, from_at) = (to.address(), from.address());
                 let (to_context, from_context) = (to.context(), from.context());
                 // SAFETY: both ranges are inside of allocations that live until all operations on them are done; conflicting operations were
@@ -159,24 +160,26 @@ impl Stream {
                 })
             }
             (Source::Host(from), Target::Memory(to)) => {
-                self.expect_live("copying from ordinary host memory")?;
+                let turn = self.turn();
+                turn.expect_live("copying from ordinary host memory")?;
                 self.expect_reach("the target of a copy from ordinary host memory", to.memory())?;
-                to.memory().before(self, Access::Write)?;
+                to.memory().before(&turn, Access::Write)?;
                 // SAFETY: as above; the host's memory is borrowed until the copy is done.
                 let copied = unsafe {
                     ffi::memory::to_device(self.raw(), to.address(), from.as_ptr().cast::<c_void>(), bytes)
                 };
-                self.finish_with(copied)
+                self.finish_with(turn, copied)
             }
             (Source::Memory(from), Target::Host(to)) => {
-                self.expect_live("copying to ordinary host memory")?;
+                let turn = self.turn();
+                turn.expect_live("copying to ordinary host memory")?;
                 self.expect_reach("the source of a copy to ordinary host memory", from.memory())?;
-                from.memory().before(self, Access::Read)?;
+                from.memory().before(&turn, Access::Read)?;
                 // SAFETY: as above; any bytes are a `T`.
                 let copied = unsafe {
                     ffi::memory::to_host(self.raw(), to.as_mut_ptr().cast::<c_void>(), from.address(), bytes)
                 };
-                self.finish_with(copied)
+                self.finish_with(turn, copied)
             }
             (Source::Host(from), Target::Host(to)) => {
                 to.copy_from_slice(from);
@@ -196,7 +199,8 @@ impl Stream {
     }
 
     /// A copy that ordinary host memory takes part in is over when the stream is done.
-    fn finish_with(&self, copied: Result<(), CudaError>) -> Result<(), CudaError> {
+    fn finish_with(&self, turn: Turn<'_>, copied: Result<(), CudaError>) -> Result<(), CudaError> {
+        drop(turn);
         self.context().guard(copied)?;
         self.synchronize()
     }
@@ -224,7 +228,8 @@ impl Stream {
         if count == 0 {
             return Ok(());
         }
-        to.memory().before(self, Access::Write)?;
+        let turn = self.turn();
+        to.memory().before(&turn, Access::Write)?;
         // SAFETY: inside of an allocation that lives until all operations on it are done; conflicting operations were made to come before.
         // Elements begin at multiples of their size, those of 8 bytes so at multiples of 4.
         let filled = unsafe {

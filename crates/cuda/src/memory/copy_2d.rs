@@ -192,14 +192,15 @@ impl Stream {
             return Ok(());
         }
         let waited_for = matches!(from, Source2d::Host(_)) || matches!(to, Target2d::Host(_));
+        let turn = self.turn();
         if waited_for {
-            self.expect_live("copying from or to ordinary host memory")?;
+            turn.expect_live("copying from or to ordinary host memory")?;
         }
         if let Source2d::Memory(rect) = &from {
-            rect.memory().before(self, Access::Read)?;
+            rect.memory().before(&turn, Access::Read)?;
         }
         if let Target2d::Memory(rect) = &to {
-            rect.as_rect().memory().before(self, Access::Write)?;
+            rect.as_rect().memory().before(&turn, Access::Write)?;
         }
         if let (Source2d::Memory(from), Target2d::Memory(to)) = (&from, &to)
             && let to = to.as_rect()
@@ -227,6 +228,7 @@ impl Stream {
         // until the copy is; conflicting operations were made to come before, and none can be enqueued while all is borrowed. Any bytes
         // are a `T`.
         let copied = unsafe { ffi::memory::copy_rows(self.raw(), to, from, width, rows) };
+        drop(turn);
         self.context().guard(copied)?;
         if waited_for { self.synchronize() } else { Ok(()) }
     }
@@ -257,7 +259,8 @@ impl Stream {
         if rows * columns == 0 {
             return Ok(());
         }
-        rect.memory().before(self, Access::Write)?;
+        let turn = self.turn();
+        rect.memory().before(&turn, Access::Write)?;
         let raw = self.raw();
         // SAFETY: all rows are inside of an allocation that lives until all operations on it are done; conflicting operations were made to
         // come before. Elements begin at multiples of their size, those of 8 bytes so at multiples of 4.

@@ -103,12 +103,13 @@ impl<T: Pod> Managed<T> {
 
     #[allow(unsafe_code)]
     fn prefetch_to(&self, stream: &Stream, place: Place<'_>) -> Result<(), CudaError> {
-        stream.expect_live("moving managed memory")?;
+        let turn = stream.turn();
+        turn.expect_live("moving managed memory")?;
         if self.bytes() == 0 {
             return Ok(());
         }
         // Moving changes no value: it goes along with those who read.
-        self.shared.memory.before(stream, Access::Read)?;
+        self.shared.memory.before(&turn, Access::Read)?;
         // SAFETY: all of a managed allocation, which lives until all operations on it are done.
         let moved =
             unsafe { ffi::memory::prefetch(stream.raw(), self.address(), self.bytes(), place.location()) };

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use tilewright_cuda::{Context, LaunchConfig};
+use tilewright_cuda::{Context, CudaError, LaunchConfig};
 use tilewright_fake_driver::Fake;
 
 use crate::{clean, context, kernel, load, one, under};
@@ -97,5 +97,37 @@ fn threads_ask_for_shared_memory_at_once() {
         assert_eq!(driver.launches().len(), 20 * THREADS as usize);
         drop((idle, context));
         clean(driver);
+    });
+}
+
+/// An operation of one thread is either before a capture by another, or in it, or after it; never half.
+#[test]
+fn captures_begin_and_end_between_operations() {
+    under(&Fake::new(), |driver| {
+        let context = context();
+        let stream = context.stream().unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let going = || !stop.load(std::sync::atomic::Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while going() {
+                        // Refused while the stream is being captured, which is right.
+                        if let Ok(mut buffer) = stream.alloc::<u32>(4) {
+                            let _ = stream.fill(&mut buffer, 1);
+                            let _ = stream.copy(&[1u32; 4][..], &mut buffer);
+                        }
+                    }
+                });
+            }
+            for _ in 0..3000 {
+                let graph = stream.capture(|| Ok::<(), CudaError>(()));
+                let _ = graph.and_then(|graph| graph.instantiate()).and_then(|ready| ready.launch(&stream));
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        assert_eq!(driver.faults(), [""; 0]);
+        drop((stream, context));
+        assert_eq!(driver.leaks(), [""; 0]);
     });
 }

@@ -138,8 +138,10 @@ impl Export {
     /// If the stream is another device's, or the driver refuses.
     pub fn for_stream(mut self, stream: &Stream) -> Result<Export, CudaError> {
         self.memory.context().expect("the stream", stream.context())?;
-        stream.expect_live("handing memory over")?;
-        self.memory.before(stream, Access::Write)?;
+        let turn = stream.turn();
+        turn.expect_live("handing memory over")?;
+        self.memory.before(&turn, Access::Write)?;
+        drop(turn);
         self.ordered = true;
         Ok(self)
     }

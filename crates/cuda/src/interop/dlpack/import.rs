@@ -58,7 +58,8 @@ impl Tensor {
         let context = stream.context();
         // SAFETY: the caller's.
         let (description, owner) = unsafe { take(raw) }?;
-        stream.expect_live("taking memory over")?;
+        let turn = stream.turn();
+        turn.expect_live("taking memory over")?;
         let bytes = expect_reachable(&description, context.ordinal())?;
         let home = Home::Foreign(Some(Box::new(owner)));
         let memory = if description.device.kind == CUDA_MANAGED {
@@ -67,7 +68,7 @@ impl Tensor {
             Allocation::own(context, description.address, bytes, home)
         };
         // Other streams wait for this one, which the producer's work precedes.
-        memory.before(stream, Access::Write)?;
+        memory.before(&turn, Access::Write)?;
         Ok(Tensor { memory, description })
     }
 
