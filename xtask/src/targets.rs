@@ -77,6 +77,26 @@ pub(crate) static RULES: &[Rule] = &[
         proves: "kernels of other compilers run as the simulator says",
     },
     Rule {
+        package: "tilewright",
+        kind: Kind::Test,
+        name: "devices",
+        arguments: &[],
+        seconds: 120,
+        sanitizers: EVERY_TOOL,
+        data: None,
+        proves: "the library's kernels compute the same on GPU, CPU and simulator",
+    },
+    Rule {
+        package: "tilewright",
+        kind: Kind::Test,
+        name: "device",
+        arguments: &[],
+        seconds: 120,
+        sanitizers: &[Tool::Memcheck],
+        data: None,
+        proves: "the vocabulary of devices means the same on all",
+    },
+    Rule {
         package: "*",
         kind: Kind::Test,
         name: "gpu",
@@ -186,6 +206,8 @@ mod tests {
         vec![
             target("tilewright", Kind::Bin, "tilewright"),
             target("tilewright", Kind::Test, "cli"),
+            target("tilewright", Kind::Test, "device"),
+            target("tilewright", Kind::Test, "devices"),
             target("tilewright-cuda", Kind::Example, "graphs"),
             target("tilewright-cuda", Kind::Bench, "gpu"),
             target("tilewright-cuda", Kind::Test, "corpus"),
@@ -205,6 +227,8 @@ mod tests {
             [
                 "tilewright-cuda.test.leaks",
                 "tilewright-cuda.test.corpus",
+                "tilewright.test.devices",
+                "tilewright.test.device",
                 "tilewright-cuda.test.gpu",
                 "tilewright-cuda.example.graphs",
                 "tilewright-cuda.bench.gpu",
@@ -218,7 +242,7 @@ mod tests {
     #[test]
     fn a_pattern_chooses_and_one_that_fits_nothing_is_an_error() {
         let targets = workspace();
-        assert_eq!(select(&targets, Some("test")).unwrap().len(), 3);
+        assert_eq!(select(&targets, Some("test")).unwrap().len(), 5);
         let error = select(&targets, Some("nvlink")).unwrap_err().to_string();
         assert!(error.starts_with("no program for a GPU matches `nvlink`; there are: "), "{error}");
     }

@@ -9,7 +9,7 @@ use crate::error::CudaError;
 use crate::event::{Event, EventOptions};
 use crate::ffi;
 use crate::graph::Capture;
-use crate::launch::{History, Pending};
+use crate::launch::{History, Name, Pending};
 
 /// How a stream is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     context: Context,
     raw: ffi::stream::Stream,
     id: u64,
-    history: Mutex<History>,
+    history: History,
     /// Held by [`Turn`].
     turn: Mutex<()>,
     /// Whether `capture` has something; looked at before every operation.
@@ -96,7 +96,7 @@ impl Stream {
             context: context.clone(),
             raw,
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            history: Mutex::default(),
+            history: History::default(),
             turn: Mutex::default(),
             capturing: AtomicBool::new(false),
             capture: Mutex::default(),
@@ -130,9 +130,9 @@ impl Stream {
     pub fn synchronize(&self) -> Result<(), CudaError> {
         self.expect_live("waiting for a stream")?;
         // What is enqueued by others while we wait may not be done when we return.
-        let mark = lock(&self.inner.history).mark();
+        let mark = self.inner.history.mark();
         self.context().guard(self.raw().synchronize())?;
-        lock(&self.inner.history).forget_until(mark);
+        self.inner.history.forget_until(mark);
         Ok(())
     }
 
@@ -225,8 +225,8 @@ impl Stream {
 
     /// Remembers a launch.
     #[inline]
-    pub(crate) fn note_launch(&self, kernel: &Arc<str>, grid: [u32; 3], block: [u32; 3]) {
-        lock(&self.inner.history).push(kernel, grid, block);
+    pub(crate) fn note_launch(&self, kernel: Name, grid: [u32; 3], block: [u32; 3]) {
+        self.inner.history.push(kernel, grid, block);
     }
 
     /// Whether the stream is being captured into a graph.
@@ -372,13 +372,11 @@ impl From<Arc<Inner>> for Stream {
 
 impl Inner {
     pub(crate) fn pending_launches(&self) -> Pending {
-        lock(&self.history).pending(self.id)
+        self.history.pending(self.id)
     }
 
     pub(crate) fn forget_launches(&self) {
-        let mut history = lock(&self.history);
-        let mark = history.mark();
-        history.forget_until(mark);
+        self.history.forget_until(self.history.mark());
     }
 }
 

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
-use tilewright_ptx::{Access, Signature};
+use tilewright_ptx::Signature;
 
 use super::Loaded;
 use crate::context::Context;
 use crate::error::CudaError;
 use crate::ffi::launch as occupancy;
 use crate::ffi::module::Function;
-use crate::launch::{LaunchConfig, NOTHING};
+use crate::launch::gate::Gate;
+use crate::launch::{LaunchConfig, NOTHING, Name};
 use crate::stream::Stream;
 
 /// A kernel of a module, ready to be launched. Clones are the same kernel.
@@ -26,8 +27,10 @@ pub(crate) struct Inner {
     pub(crate) function: Function,
     pub(crate) name: Arc<str>,
     pub(crate) signature: Signature,
-    /// Parameters without those at the end that the code never reads.
-    pub(crate) needed: usize,
+    pub(crate) context: Context,
+    /// What launches look at.
+    pub(crate) gate: Gate,
+    pub(crate) history_name: Name,
     pub(crate) attributes: KernelAttributes,
     /// Bytes of dynamic shared memory that the driver was asked to allow.
     pub(crate) opted_in: AtomicU32,
@@ -87,16 +90,18 @@ impl Kernel {
             threads_per_block: number(Attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             binary_version: number(Attribute::CU_FUNC_ATTRIBUTE_BINARY_VERSION)?,
         };
-        let unused = signature.parameters.iter().rev().take_while(|parameter| {
-            parameter.access == Access::Unused && parameter.bytes as usize <= size_of_val(&NOTHING)
-        });
+        let (threads, shared) = (attributes.threads_per_block, attributes.shared_bytes);
+        let gate = Gate::new(signature, context.device(), threads, shared, size_of_val(&NOTHING));
+        let name: Arc<str> = name.into();
         Ok(Kernel {
             inner: Arc::new(Inner {
                 module: module.clone(),
                 function,
-                name: name.into(),
+                context: context.clone(),
+                gate,
+                history_name: Name::new(&name),
+                name,
                 signature: signature.clone(),
-                needed: signature.parameters.len() - unused.count(),
                 attributes,
                 opted_in: AtomicU32::new(0),
                 large_clusters: AtomicBool::new(false),
@@ -111,7 +116,7 @@ impl Kernel {
 
     /// Its context.
     pub fn context(&self) -> &Context {
-        &self.inner.module.context
+        &self.inner.context
     }
 
     /// The driver's handle, for calls that this crate lacks. Whoever uses it must keep the kernel.

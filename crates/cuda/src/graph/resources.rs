@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::error::CudaError;
 use crate::ffi;
 use crate::ffi::stream::Repeated;
+use crate::launch::Name;
 use crate::memory::allocation::{Allocation, Home};
 use crate::memory::order::{Access, enqueueing};
 use crate::stream::Stream;
@@ -113,12 +114,12 @@ pub(crate) struct Launchable {
     /// Looking at each is one comparison when the stream is the same as before.
     memory: Box<[(Arc<Allocation>, Access)]>,
     all: Resources,
-    title: Arc<str>,
+    title: Name,
 }
 
 impl Launchable {
     pub(crate) fn new(all: Resources) -> Launchable {
-        let title = all.title();
+        let title = Name::new(&all.title());
         Launchable { memory: all.memory.values().cloned().collect(), all, title }
     }
 
@@ -137,7 +138,7 @@ impl Launchable {
         let _host_waits = enqueueing();
         self.memory.iter().try_for_each(|(memory, access)| memory.order().before(stream, *access))?;
         launch()?;
-        stream.note_launch(&self.title, [0; 3], [0; 3]);
+        stream.note_launch(self.title, [0; 3], [0; 3]);
         Ok(())
     }
 }

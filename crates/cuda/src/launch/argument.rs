@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
+use super::gate::Kinds;
 use crate::memory::allocation::Allocation;
 use crate::memory::{Buffer, Slice, SliceMut};
 use crate::tensor_map::TensorMap;
@@ -98,6 +99,22 @@ impl Arg<'_> {
         match &self.value {
             Value::Inline(bytes) => bytes.as_ptr().cast_mut().cast::<c_void>(),
             Value::At(pointer) => pointer.cast_mut(),
+        }
+    }
+
+    /// What it is.
+    #[inline]
+    pub(super) fn kinds(&self) -> Kinds {
+        match self.kind {
+            Kind::Number { class: Class::Integer, .. } => Kinds::INTEGER,
+            Kind::Number { class: Class::Float, .. } => Kinds::FLOAT,
+            Kind::Number { class: Class::Brain, .. } => Kinds::BRAIN,
+            Kind::Memory { writable: false, .. } => Kinds::SOURCE,
+            Kind::Memory { writable: true, .. } => Kinds::TARGET,
+            Kind::Address => Kinds::ADDRESS,
+            Kind::Map(map) if map.is_writable() => Kinds::WRITABLE_MAP,
+            Kind::Map(_) => Kinds::MAP,
+            Kind::Bytes { .. } => Kinds::BYTES,
         }
     }
 

@@ -1,8 +1,10 @@
 //! The checks of a launch: shape and arguments. No call to the driver on the way of a launch that is in order.
 
-use tilewright_ptx::{Access, Class as PtxClass, Parameter, ParameterKind, PointerSpace, Type};
+use std::sync::atomic::Ordering;
 
-use super::argument::{Arg, Class, Kind};
+use tilewright_ptx::{Access, Class as PtxClass, Parameter, ParameterKind, PointerSpace};
+
+use super::argument::Arg;
 use super::config::LaunchConfig;
 use crate::code::Kernel;
 use crate::device::Device;
@@ -24,6 +26,25 @@ impl Kernel {
     /// The shape of a launch, if the kernel can have it.
     #[inline]
     pub(crate) fn shape(&self, config: &LaunchConfig) -> Result<Shape, CudaError> {
+        if let Some(block) = config.block
+            && self.inner.gate.passes(config, block, self.inner.opted_in.load(Ordering::Acquire))
+        {
+            return Ok(Shape {
+                grid: config.grid,
+                block,
+                shared: config.shared,
+                cluster: None,
+                cooperative: false,
+                programmatic: config.programmatic,
+                priority: config.priority,
+            });
+        }
+        self.closer_look(config)
+    }
+
+    /// The same for launches out of the ordinary.
+    #[cold]
+    fn closer_look(&self, config: &LaunchConfig) -> Result<Shape, CudaError> {
         let device = self.context().device();
         let signature = self.signature();
         let Some(block) = config.block.or(signature.required_block) else {
@@ -178,19 +199,14 @@ impl Kernel {
     /// Compares arguments with parameters.
     #[inline]
     pub(crate) fn check(&self, arguments: &[Arg<'_>]) -> Result<(), CudaError> {
-        let parameters = &self.inner.signature.parameters;
-        if arguments.len() < self.inner.needed || arguments.len() > parameters.len() {
+        let gate = &self.inner.gate;
+        if arguments.len() < gate.needed() || arguments.len() > gate.parameters() {
             return Err(self.miscounted(arguments.len()));
         }
-        for (n, (argument, parameter)) in arguments.iter().zip(parameters).enumerate() {
-            if !takes(parameter, argument) {
-                return Err(self.mismatch(n, argument, parameter));
-            }
-            let memory = match argument.kind {
-                Kind::Memory { memory, .. } => memory,
-                Kind::Map(map) => map.memory(),
-                Kind::Number { .. } | Kind::Address | Kind::Bytes { .. } => continue,
-            };
+        if let Some(n) = gate.mismatch(arguments) {
+            return Err(self.mismatch(n, &arguments[n], &self.inner.signature.parameters[n]));
+        }
+        for memory in arguments.iter().filter_map(Arg::memory) {
             if memory.context() != self.context() && !memory.is_everywhere() {
                 self.reach(memory.context())?;
             }
@@ -216,7 +232,7 @@ impl Kernel {
         CudaError::ArgumentCount {
             kernel: self.inner.name.clone(),
             found,
-            expected: if found > parameters.len() { parameters.len() } else { self.inner.needed },
+            expected: if found > parameters.len() { parameters.len() } else { self.inner.gate.needed() },
             parameters: described,
         }
     }
@@ -236,47 +252,6 @@ impl Kernel {
 /// Whether the kernel writes to the memory behind a parameter.
 fn writes(access: Access) -> bool {
     matches!(access, Access::Write | Access::ReadWrite)
-}
-
-/// Whether an argument will do for a parameter.
-#[inline]
-fn takes(parameter: &Parameter, argument: &Arg<'_>) -> bool {
-    if argument.size() != parameter.bytes as usize {
-        return false;
-    }
-    let may_write = |writable: bool| writable || !writes(parameter.access);
-    match (parameter.kind, argument.kind) {
-        (
-            ParameterKind::Pointer(PointerSpace::Global | PointerSpace::Generic | PointerSpace::Const),
-            Kind::Memory { writable, .. },
-        ) => may_write(writable),
-        (ParameterKind::Pointer(_), Kind::Address) => true,
-        // Addresses inside of a block are numbers to the host.
-        (ParameterKind::Pointer(PointerSpace::Shared | PointerSpace::Local), Kind::Number { class, .. }) => {
-            class == Class::Integer
-        }
-        (ParameterKind::Pointer(_), _) => false,
-        (ParameterKind::Scalar(ty), Kind::Number { class, .. }) => numbers(ty, class),
-        // A pointer that the code does not follow looks like a number.
-        (ParameterKind::Scalar(ty), Kind::Memory { .. } | Kind::Address) => {
-            matches!(parameter.access, Access::Unknown | Access::Unused) && ty.class() != PtxClass::Float
-        }
-        (ParameterKind::Scalar(_), Kind::Bytes { .. }) => true,
-        (ParameterKind::Scalar(_), Kind::Map(_)) => false,
-        (ParameterKind::TensorMap, Kind::Map(map)) => may_write(map.is_writable()),
-        (ParameterKind::TensorMap, _) => false,
-        (ParameterKind::Bytes, _) => true,
-    }
-}
-
-/// Whether a number of this class will do for a parameter of this type; sizes are equal.
-fn numbers(ty: Type, class: Class) -> bool {
-    match ty.class() {
-        // Compilers declare halves as plain bits.
-        PtxClass::Bits | PtxClass::Packed => true,
-        PtxClass::Integer | PtxClass::Opaque | PtxClass::Predicate => class == Class::Integer,
-        PtxClass::Float => class == Class::Float,
-    }
 }
 
 /// What a parameter needs, for messages.

@@ -3,12 +3,12 @@
 mod argument;
 mod check;
 mod config;
+pub(crate) mod gate;
 mod history;
 
 use std::ffi::c_void;
 
 use smallvec::SmallVec;
-use tilewright_ptx::Access as Does;
 
 use crate::code::Kernel;
 use crate::error::CudaError;
@@ -18,7 +18,7 @@ use crate::stream::Stream;
 
 pub use argument::{Arg, Arguments, ByValue};
 pub use config::{Dim3, LaunchConfig};
-pub(crate) use history::{History, Pending};
+pub(crate) use history::{History, Name, Pending};
 
 /// What a parameter that was left out, because the code never reads it, is given.
 pub(crate) static NOTHING: [u64; 512] = [0; 512];
@@ -82,7 +82,7 @@ impl Kernel {
         match launched {
             Ok(()) => {
                 match turn.capture() {
-                    None => stream.note_launch(&self.inner.name, shape.grid, shape.block),
+                    None => stream.note_launch(self.inner.history_name, shape.grid, shape.block),
                     Some(capture) => capture.with_resources(|resources| {
                         resources.add_kernel(&self.inner.module, &self.inner.name);
                     }),
@@ -99,20 +99,27 @@ impl Kernel {
         &'l self,
         arguments: &'l [Arg<'a>],
     ) -> impl Iterator<Item = (&'l Arg<'a>, Access, usize)> {
-        arguments.iter().zip(&self.inner.signature.parameters).enumerate().filter_map(
-            |(n, (argument, parameter))| match parameter.access {
-                Does::Unused => None,
-                Does::Read => Some((argument, Access::Read, n)),
-                Does::Write | Does::ReadWrite | Does::Unknown => Some((argument, Access::Write, n)),
-            },
-        )
+        let accesses = self.inner.gate.accesses();
+        arguments
+            .iter()
+            .zip(accesses)
+            .enumerate()
+            .filter_map(|(n, (argument, access))| Some((argument, access?, n)))
     }
 
     /// What the driver takes: a pointer for every parameter, to as many bytes. The arguments were checked, and live as long as this is used.
     #[inline]
-    pub(crate) fn pointers(&self, arguments: &[Arg<'_>]) -> SmallVec<[*mut c_void; 24]> {
-        let mut pointers: SmallVec<[*mut c_void; 24]> = arguments.iter().map(Arg::pointer).collect();
-        pointers.resize(self.inner.signature.parameters.len(), NOTHING.as_ptr().cast_mut().cast::<c_void>());
+    pub(crate) fn pointers(&self, arguments: &[Arg<'_>]) -> SmallVec<[*mut c_void; 16]> {
+        let count = self.inner.gate.parameters();
+        let nothing = NOTHING.as_ptr().cast_mut().cast::<c_void>();
+        let mut pointers = if count <= 16 {
+            SmallVec::from_buf_and_len([nothing; 16], count)
+        } else {
+            SmallVec::from_vec(vec![nothing; count])
+        };
+        for (pointer, argument) in pointers.iter_mut().zip(arguments) {
+            *pointer = argument.pointer();
+        }
         pointers
     }
 

@@ -13,14 +13,16 @@ use crate::stream::{Stream, Turn};
 
 /// Memory that a device can reach. Shared by its owner, by graphs that use it and by tensor maps; freed with the last of them, after all
 /// operations on it.
+// What every launch looks at comes first, in one line of cache.
+#[repr(C)]
 pub(crate) struct Allocation {
     context: Context,
+    order: Order,
     address: u64,
     bytes: usize,
-    home: Home,
     /// Whether all devices and the host reach it by this address.
     everywhere: bool,
-    order: Order,
+    home: Home,
 }
 
 /// Where memory came from, and so how it goes.

@@ -90,6 +90,7 @@ impl<S: Clone + PartialEq> Uses<S> {
 
 /// The order of operations on one piece of memory.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Order {
     /// If one stream alone used the memory: its number, shifted, and a bit that says whether it wrote. Else 0.
     only: AtomicU64,
@@ -226,7 +227,7 @@ mod tests {
     fn one_stream_never_waits() {
         let mut uses = Uses::default();
         for access in [Access::Write, Access::Read, Access::Read, Access::Write] {
-            assert_eq!(waits(&mut uses, 1, access), []);
+            assert_eq!(waits(&mut uses, 1, access), [0u32; 0]);
         }
         assert_eq!(uses.only(), Some((&1, true)));
     }
@@ -234,11 +235,11 @@ mod tests {
     #[test]
     fn readers_wait_for_the_writer_once_and_a_writer_for_all() {
         let mut uses = Uses::default();
-        assert_eq!(waits(&mut uses, 1, Access::Write), []);
+        assert_eq!(waits(&mut uses, 1, Access::Write), [0u32; 0]);
         assert_eq!(waits(&mut uses, 2, Access::Read), [1]);
-        assert_eq!(waits(&mut uses, 2, Access::Read), []);
+        assert_eq!(waits(&mut uses, 2, Access::Read), [0u32; 0]);
         assert_eq!(waits(&mut uses, 3, Access::Read), [1]);
-        assert_eq!(waits(&mut uses, 1, Access::Read), []);
+        assert_eq!(waits(&mut uses, 1, Access::Read), [0u32; 0]);
         assert_eq!(uses.only(), None);
         assert_eq!(waits(&mut uses, 1, Access::Write), [2, 3]);
         assert_eq!(uses.only(), Some((&1, true)));
@@ -248,9 +249,9 @@ mod tests {
     #[test]
     fn a_write_after_reads_without_a_writer_waits_for_the_readers() {
         let mut uses = Uses::default();
-        assert_eq!(waits(&mut uses, 1, Access::Read), []);
+        assert_eq!(waits(&mut uses, 1, Access::Read), [0u32; 0]);
         assert_eq!(uses.only(), Some((&1, false)));
-        assert_eq!(waits(&mut uses, 2, Access::Read), []);
+        assert_eq!(waits(&mut uses, 2, Access::Read), [0u32; 0]);
         assert_eq!(waits(&mut uses, 3, Access::Write), [1, 2]);
         assert_eq!(uses.streams().to_vec(), [3]);
     }
