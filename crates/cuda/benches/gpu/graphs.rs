@@ -10,6 +10,9 @@ use crate::raw::ok;
 
 const NODES: usize = 1000;
 
+/// Replays that are enqueued one after the other, as a program does that has more of them than one.
+const AT_ONCE: usize = 10;
+
 pub(crate) fn run(context: &Context, settings: &Settings) -> Outcome<Vec<Entry>> {
     let stream = context.stream()?;
     let saxpy = kernel(context, SAXPY)?;
@@ -36,11 +39,11 @@ pub(crate) fn run(context: &Context, settings: &Settings) -> Outcome<Vec<Entry>>
         samples,
         || {
             drain()?;
-            seconds_each(1, ours)
+            seconds_each(AT_ONCE, ours)
         },
         || {
             drain()?;
-            seconds_each(1, raw)
+            seconds_each(AT_ONCE, raw)
         },
     )?;
     let whole = by_turns(

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tilewright_ptx::{
-    Access, Parameter, ParameterKind, Signature, Specificity, Target, signatures_from_text,
-    signatures_to_text,
+    Access, Item, Linkage, Parameter, ParameterKind, Signature, Space, Specificity, Target,
+    signatures_from_text, signatures_to_text,
 };
 
 use super::{Code, Image, Loaded, Module, Origin};
@@ -128,7 +128,7 @@ unsafe fn load_cubin(
 /// As for [`Context::load`].
 #[allow(unsafe_code)]
 unsafe fn load_ptx(context: &Context, text: &str, code: &Code<'_>) -> Result<Loaded, CudaError> {
-    let cache = code.cached.then(|| context.cache());
+    let cache = (code.cached && !code.whole).then(|| context.cache());
     let key = cache.as_ref().map(|_| key(context, text, &code.options));
     if let (Some(cache), Some(key)) = (&cache, &key)
         && let Some(entry) = cache.get(key)
@@ -142,14 +142,21 @@ unsafe fn load_ptx(context: &Context, text: &str, code: &Code<'_>) -> Result<Loa
             loaded => return loaded,
         }
     }
-    let signatures = read(context, text)?;
-    let start = Instant::now();
-    let compiled = ffi::module::link(context.raw(), text, &code.options);
-    let cubin = compiled.or_else(|(cause, log)| match context.guard(Err(cause)) {
-        Err(cause @ CudaError::Call { .. }) => Err(CudaError::Compile { cause: Box::new(cause), log }),
+    let (signatures, linkable) = read(context, text)?;
+    let explain = |(cause, log)| match context.guard::<()>(Err(cause)) {
+        Err(cause @ CudaError::Call { .. }) => CudaError::Compile { cause: Box::new(cause), log },
         // A fault of earlier work, or a driver without a linker: not the PTX's doing.
-        other => other,
-    })?;
+        Err(other) => other,
+        Ok(()) => CudaError::MissingSymbol { symbol: "cuModuleLoadDataEx" },
+    };
+    let start = Instant::now();
+    if code.whole || !linkable {
+        // SAFETY: the caller's.
+        let raw = unsafe { ffi::module::compile(context.raw(), text, &code.options) }.map_err(explain)?;
+        let origin = Origin::Compiled(start.elapsed());
+        return Ok(Loaded { context: context.clone(), raw, signatures, origin });
+    }
+    let cubin = ffi::module::link(context.raw(), text, &code.options).map_err(explain)?;
     let origin = Origin::Compiled(start.elapsed());
     if let (Some(cache), Some(key)) = (&cache, &key) {
         let names: Vec<&str> = signatures.iter().map(|kernel| kernel.name.as_str()).collect();
@@ -167,8 +174,9 @@ unsafe fn load_ptx(context: &Context, text: &str, code: &Code<'_>) -> Result<Loa
     unsafe { load_cubin(context, &cubin, Some(&signatures), origin) }
 }
 
-/// Signatures of PTX; refuses what the driver or the device cannot take with a better reason than the driver's.
-fn read(context: &Context, text: &str) -> Result<Vec<Signature>, CudaError> {
+/// Signatures of PTX, and whether the driver's linker can be trusted with it; refuses what the driver or the device cannot take with a
+/// better reason than the driver's.
+fn read(context: &Context, text: &str) -> Result<(Vec<Signature>, bool), CudaError> {
     let module = tilewright_ptx::parse(text).map_err(|error| CudaError::Code {
         what: "PTX",
         found: error.to_string(),
@@ -199,7 +207,22 @@ fn read(context: &Context, text: &str) -> Result<Vec<Signature>, CudaError> {
             expected: "code for this device",
         });
     }
-    Ok(module.signatures())
+    let signatures = module.signatures();
+    let linkable = is_linkable(&module, &signatures);
+    Ok((signatures, linkable))
+}
+
+/// Whether the driver's linker places all shared memory right. It puts dynamic shared memory behind the static at a multiple of 16 bytes,
+/// whatever its alignment (seen with CUDA 13.0; nvlink does the same), so the two must not meet where more is asked for.
+fn is_linkable(module: &tilewright_ptx::Module, signatures: &[Signature]) -> bool {
+    const LINKER: u32 = 16;
+    let demanding = module.items.iter().any(|item| {
+        matches!(item, Item::Variable(variable)
+            if variable.space == Space::Shared
+                && variable.linkage == Some(Linkage::Extern)
+                && variable.align.is_some_and(|align| align > LINKER))
+    });
+    !demanding || signatures.iter().all(|kernel| kernel.shared_bytes == 0 || !kernel.dynamic_shared)
 }
 
 /// The number in `sm_90`.
@@ -260,4 +283,25 @@ fn ask(context: &Context, module: &ffi::module::Module) -> Result<Vec<Signature>
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_linkable;
+
+    #[test]
+    fn dynamic_shared_memory_behind_static_must_not_ask_for_much_alignment() {
+        let linkable = |align: u32, fixed: &str| {
+            let text = format!(
+                ".version 8.0\n.target sm_90\n.address_size 64\n.extern .shared .align {align} .b8 stages[];\n\
+                 .visible .entry k()\n{{\n.reg .b32 %r<3>;\n{fixed}mov.u32 %r2, stages;\nret;\n}}\n"
+            );
+            let module = tilewright_ptx::parse(&text).unwrap();
+            is_linkable(&module, &module.signatures())
+        };
+        let barriers = ".shared .align 8 .b8 full[24];\nmov.u32 %r1, full;\n";
+        assert!(linkable(1024, ""));
+        assert!(linkable(16, barriers));
+        assert!(!linkable(128, barriers));
+    }
 }

@@ -36,6 +36,7 @@ pub struct Code<'a> {
     signatures: Option<Cow<'a, [Signature]>>,
     options: ffi::module::LinkOptions,
     cached: bool,
+    whole: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +59,13 @@ impl<'a> Code<'a> {
     }
 
     fn new(image: Image<'a>) -> Code<'a> {
-        Code { image, signatures: None, options: ffi::module::LinkOptions::default(), cached: true }
+        Code {
+            image,
+            signatures: None,
+            options: ffi::module::LinkOptions::default(),
+            cached: true,
+            whole: false,
+        }
     }
 
     /// With what is known of its kernels. PTX says it itself; of a cubin, the driver knows the sizes of the parameters only.
@@ -86,6 +93,14 @@ impl<'a> Code<'a> {
     pub fn line_info(mut self) -> Code<'a> {
         self.options.line_info = true;
         self
+    }
+
+    /// Compiled by the driver as one whole, as it compiles PTX that it loads, instead of by its linker. The code can be better, because all
+    /// addresses are known; but it cannot be kept in the cache on disk, and is compiled at every start (unless the driver's own cache has
+    /// it). What the linker would compile wrongly is compiled like that by itself.
+    #[must_use]
+    pub fn as_a_whole(self) -> Code<'a> {
+        Code { whole: true, ..self }
     }
 
     /// Neither looked for in the cache on disk nor put there.

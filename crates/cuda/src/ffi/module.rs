@@ -133,46 +133,97 @@ pub(crate) struct LinkOptions {
     pub(crate) debug: bool,
 }
 
+/// The options and the log of a compilation, as the driver takes them: numbers by value, disguised as pointers.
+struct Wishes {
+    log: Vec<u8>,
+    keys: Vec<sys::CUjit_option>,
+    values: Vec<*mut c_void>,
+}
+
+impl Wishes {
+    fn new(options: &LinkOptions) -> Wishes {
+        use sys::CUjit_option_enum as Opt;
+        const LOG: u32 = 16 << 10;
+        fn number(value: u32) -> *mut c_void {
+            ptr::without_provenance_mut(value as usize)
+        }
+        let mut log = vec![0u8; LOG as usize];
+        let mut keys = vec![Opt::CU_JIT_ERROR_LOG_BUFFER, Opt::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut values = vec![log.as_mut_ptr().cast::<c_void>(), number(LOG)];
+        let settings = [
+            (Opt::CU_JIT_MAX_REGISTERS, options.max_registers),
+            (Opt::CU_JIT_OPTIMIZATION_LEVEL, options.optimisation),
+            (Opt::CU_JIT_GENERATE_LINE_INFO, options.line_info.then_some(1)),
+            (Opt::CU_JIT_GENERATE_DEBUG_INFO, options.debug.then_some(1)),
+        ];
+        for (key, value) in settings {
+            if let Some(value) = value {
+                keys.push(key);
+                values.push(number(value));
+            }
+        }
+        Wishes { log, keys, values }
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "a handful")]
+    fn count(&self) -> u32 {
+        self.keys.len() as u32
+    }
+
+    /// What the driver wrote about it.
+    fn log(&self) -> String {
+        let end = self.log.iter().position(|&byte| byte == 0).unwrap_or(self.log.len());
+        String::from_utf8_lossy(&self.log[..end]).trim().to_owned()
+    }
+}
+
+/// PTX as the driver takes it.
+fn text(ptx: &str) -> Result<CString, (CudaError, String)> {
+    CString::new(ptx).map_err(|_| {
+        let found = "a zero byte inside the text".to_owned();
+        (CudaError::Code { what: "PTX", found, expected: "text" }, String::new())
+    })
+}
+
+/// Compiles PTX and loads it, in one: what it was compiled to stays with the driver. The error is the driver's, with its log.
+///
+/// # Safety
+/// As for [`Module::load`].
+pub(crate) unsafe fn compile(
+    context: &Arc<Context>,
+    ptx: &str,
+    options: &LinkOptions,
+) -> Result<Module, (CudaError, String)> {
+    context.bind().map_err(|error| (error, String::new()))?;
+    let text = text(ptx)?;
+    let mut wishes = Wishes::new(options);
+    let mut raw = ptr::null_mut();
+    let (keys, values) = (wishes.keys.as_mut_ptr(), wishes.values.as_mut_ptr());
+    let image = text.as_ptr().cast::<c_void>();
+    // SAFETY: as many options as we say; the log and the text, which ends with 0, outlive the call. The code is the caller's.
+    match unsafe { call!(cuModuleLoadDataEx(&raw mut raw, image, wishes.count(), keys, values)) } {
+        Ok(()) => Ok(Module { context: context.clone(), raw: Shared(raw) }),
+        Err(error) => Err((error, wishes.log())),
+    }
+}
+
 /// Compiles PTX to a cubin for the device of the context. The error is the driver's, with its log.
+///
+/// The linker compiles as for a larger program: addresses of shared memory are known to it only when it links, and it places dynamic shared
+/// memory at a multiple of 16 bytes whatever alignment the PTX asks for.
 pub(crate) fn link(
     context: &Context,
     ptx: &str,
     options: &LinkOptions,
 ) -> Result<Vec<u8>, (CudaError, String)> {
-    use sys::CUjit_option_enum as Opt;
-    // The driver takes numbers by value, disguised as pointers.
-    fn number(value: u32) -> *mut c_void {
-        ptr::without_provenance_mut(value as usize)
-    }
-    const LOG: usize = 16 << 10;
-    let mut errors = vec![0u8; LOG];
-    let mut keys = vec![Opt::CU_JIT_ERROR_LOG_BUFFER, Opt::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    #[allow(clippy::cast_possible_truncation, reason = "16 KiB")]
-    let mut values = vec![errors.as_mut_ptr().cast::<c_void>(), number(LOG as u32)];
-    let settings = [
-        (Opt::CU_JIT_MAX_REGISTERS, options.max_registers),
-        (Opt::CU_JIT_OPTIMIZATION_LEVEL, options.optimisation),
-        (Opt::CU_JIT_GENERATE_LINE_INFO, options.line_info.then_some(1)),
-        (Opt::CU_JIT_GENERATE_DEBUG_INFO, options.debug.then_some(1)),
-    ];
-    for (key, value) in settings {
-        if let Some(value) = value {
-            keys.push(key);
-            values.push(number(value));
-        }
-    }
     let silent = |error| (error, String::new());
     context.bind().map_err(silent)?;
-    let text = CString::new(ptx).map_err(|_| {
-        silent(CudaError::Code { what: "PTX", found: "a zero byte inside the text".into(), expected: "text" })
-    })?;
+    let text = text(ptx)?;
+    let mut wishes = Wishes::new(options);
     let mut state = ptr::null_mut();
-    #[allow(clippy::cast_possible_truncation, reason = "a handful")]
+    let (keys, values) = (wishes.keys.as_mut_ptr(), wishes.values.as_mut_ptr());
     // SAFETY: as many options as we say; the log outlives the linker.
-    unsafe {
-        call!(cuLinkCreate_v2(keys.len() as u32, keys.as_mut_ptr(), values.as_mut_ptr(), &raw mut state))
-    }
-    .map_err(silent)?;
+    unsafe { call!(cuLinkCreate_v2(wishes.count(), keys, values, &raw mut state)) }.map_err(silent)?;
     let linked = (|| {
         let bytes = text.as_bytes_with_nul();
         let ptx = sys::CUjitInputType_enum::CU_JIT_INPUT_PTX;
@@ -190,8 +241,5 @@ pub(crate) fn link(
     })();
     // SAFETY: created once, destroyed once.
     let _ = unsafe { call!(cuLinkDestroy(state)) };
-    linked.map_err(|error| {
-        let end = errors.iter().position(|&byte| byte == 0).unwrap_or(errors.len());
-        (error, String::from_utf8_lossy(&errors[..end]).trim().to_owned())
-    })
+    linked.map_err(|error| (error, wishes.log()))
 }

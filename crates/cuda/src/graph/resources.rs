@@ -115,12 +115,16 @@ pub(crate) struct Launchable {
     memory: Box<[(Arc<Allocation>, Access)]>,
     all: Resources,
     title: Name,
+    /// Whether the host or somebody else may want some of the memory.
+    contested: bool,
 }
 
 impl Launchable {
     pub(crate) fn new(all: Resources) -> Launchable {
         let title = Name::new(&all.title());
-        Launchable { memory: all.memory.values().cloned().collect(), all, title }
+        let memory: Box<[_]> = all.memory.values().cloned().collect();
+        let contested = memory.iter().any(|(memory, _)| memory.is_contested());
+        Launchable { memory, all, title, contested }
     }
 
     /// Orders a launch, and makes it.
@@ -135,7 +139,7 @@ impl Launchable {
             self.memory.iter().try_for_each(|(memory, access)| capture.note(memory, stream, *access))?;
             return launch();
         }
-        let _host_waits = enqueueing();
+        let _host_waits = self.contested.then(enqueueing);
         self.memory.iter().try_for_each(|(memory, access)| memory.order().before(stream, *access))?;
         launch()?;
         stream.note_launch(self.title, [0; 3], [0; 3]);

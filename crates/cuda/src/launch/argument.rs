@@ -64,9 +64,10 @@ impl<'a> Arg<'a> {
         Arg { value: at, kind: Kind::Bytes { bytes: bytes.len(), lifetime: PhantomData } }
     }
 
+    /// Whether it leads to memory that is not borrowed, and that somebody else may want.
     #[inline]
-    pub(super) fn is_map(&self) -> bool {
-        matches!(self.kind, Kind::Map(_))
+    pub(super) fn is_contested_map(&self) -> bool {
+        matches!(self.kind, Kind::Map(map) if map.memory().is_contested())
     }
 
     /// The memory that it leads to.

@@ -68,7 +68,7 @@ impl Kernel {
         self.check(arguments)?;
         let turn = stream.turn();
         // A map holds no borrow of its memory.
-        let _host_waits = arguments.iter().any(Arg::is_map).then(enqueueing);
+        let _host_waits = arguments.iter().any(Arg::is_contested_map).then(enqueueing);
         for (argument, access, _) in self.uses(arguments) {
             if let Some(memory) = argument.memory() {
                 memory.before(&turn, access)?;

@@ -124,6 +124,13 @@ impl Allocation {
         self.everywhere
     }
 
+    /// Whether somebody may want it for himself between the ordering of an operation and its enqueueing: the host, or whom it was borrowed
+    /// from.
+    #[inline]
+    pub(crate) fn is_contested(&self) -> bool {
+        self.everywhere || matches!(self.home, Home::Lent)
+    }
+
     pub(crate) fn home(&self) -> &Home {
         &self.home
     }
