@@ -119,6 +119,8 @@ while IFS="$tab" read -r kind name seconds tools data arguments proves; do
     sanitize:*)
         for tool in $tools; do
             # The programs judge what calls return, and let some fail on purpose; tests that end a context do so in a process of their own.
+            # Sanitizers let kernels run one by one; programs that look at the time must know.
+            export TILEWRIGHT_SANITIZED=1
             options="--error-exitcode=99 --report-api-errors=no --target-processes=application-only"
             # `=`, so that no option is two words.
             [ "$tool" = memcheck ] && options="--leak-check=full $options"

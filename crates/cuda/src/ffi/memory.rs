@@ -107,6 +107,16 @@ pub(crate) unsafe fn to_host(
     unsafe { call!(cuMemcpyDtoHAsync_v2(to, from, bytes, stream.raw())) }
 }
 
+/// Copies inside a device in the order of the stream.
+///
+/// # Safety
+/// As for [`to_device`]; both are memory of the device.
+pub(crate) unsafe fn on_device(stream: &Stream, to: u64, from: u64, bytes: usize) -> Result<(), CudaError> {
+    stream.context().bind()?;
+    // SAFETY: the caller's.
+    unsafe { call!(cuMemcpyDtoDAsync_v2(to, from, bytes, stream.raw())) }
+}
+
 /// Copies between devices in the order of the stream.
 ///
 /// # Safety

@@ -151,7 +151,14 @@ impl Stream {
                 // SAFETY: both ranges are inside of allocations that live until all operations on them are done; conflicting operations were
                 // made to come before, and none can be enqueued while the slices are borrowed.
                 self.context().guard(unsafe {
-                    if self.reaches(from.memory()) && self.reaches(to.memory()) {
+                    if to_context == self.context()
+                        && from_context == self.context()
+                        && !to.memory().is_everywhere()
+                        && !from.memory().is_everywhere()
+                    {
+                        ffi::memory::on_device(self.raw(), to_at, from_at, bytes)
+                    } else if self.reaches(from.memory()) && self.reaches(to.memory()) {
+                        // The driver finds out by the addresses where they are, which takes it a little longer.
                         ffi::memory::copy(self.raw(), to_at, from_at, bytes)
                     } else {
                         let (to, from) = ((to_at, &**to_context.raw()), (from_at, &**from_context.raw()));
