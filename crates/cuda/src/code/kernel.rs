@@ -1,14 +1,14 @@
 //! A kernel: what is known of it, and how well it fits the device.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cudarc::driver::sys::CUfunction_attribute as Attribute;
 use tilewright_ptx::Signature;
 
 use super::Loaded;
-use crate::context::Context;
+use crate::context::{Context, lock};
 use crate::error::CudaError;
 use crate::ffi::launch as occupancy;
 use crate::ffi::module::Function;
@@ -34,6 +34,7 @@ pub(crate) struct Inner {
     pub(crate) attributes: KernelAttributes,
     /// Bytes of dynamic shared memory that the driver was asked to allow.
     pub(crate) opted_in: AtomicU32,
+    opting_in: Mutex<()>,
     /// Whether the driver was asked to allow clusters of more than 8.
     pub(crate) large_clusters: AtomicBool,
 }
@@ -104,6 +105,7 @@ impl Kernel {
                 signature: signature.clone(),
                 attributes,
                 opted_in: AtomicU32::new(0),
+                opting_in: Mutex::default(),
                 large_clusters: AtomicBool::new(false),
             }),
         })
@@ -192,16 +194,16 @@ impl Kernel {
         {
             return Ok(());
         }
+        // One after the other, so that what the driver allows only grows: others may be launching with what was allowed before.
+        let _alone = lock(&self.inner.opting_in);
+        if shared <= self.inner.opted_in.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let value = i32::try_from(shared).unwrap_or(i32::MAX);
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let context = self.context();
         context.guard(self.inner.function.set_attribute(context.raw(), attribute, value))?;
-        // Two threads at once: the larger may be recorded while the smaller was asked for last, so the driver is asked again for the larger.
-        let before = self.inner.opted_in.fetch_max(shared, Ordering::AcqRel);
-        if before > shared {
-            let value = i32::try_from(before).unwrap_or(i32::MAX);
-            context.guard(self.inner.function.set_attribute(context.raw(), attribute, value))?;
-        }
+        self.inner.opted_in.store(shared, Ordering::Release);
         Ok(())
     }
 
