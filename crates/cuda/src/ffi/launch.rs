@@ -95,7 +95,33 @@ pub(crate) unsafe fn launch(
     shape: &Shape,
     arguments: &mut [*mut c_void],
 ) -> Result<(), CudaError> {
+    // Function and stream belong to a context; it is almost always the thread's, and if not, the driver says so.
+    // SAFETY: the caller's.
+    match unsafe { enqueue(stream, function, shape, arguments) } {
+        Err(CudaError::Call { code: INVALID_CONTEXT | INVALID_HANDLE, .. }) => {}
+        launched => return launched,
+    }
     stream.context().bind()?;
+    // SAFETY: the caller's; nothing was enqueued yet.
+    unsafe { enqueue(stream, function, shape, arguments) }
+}
+
+const INVALID_CONTEXT: u32 = 201;
+const INVALID_HANDLE: u32 = 400;
+
+/// # Safety
+/// As for [`launch`].
+#[inline]
+unsafe fn enqueue(
+    stream: &Stream,
+    function: Function,
+    shape: &Shape,
+    arguments: &mut [*mut c_void],
+) -> Result<(), CudaError> {
+    if stream.raw().is_null() {
+        // The default stream is that of the thread's context, whichever that is.
+        stream.context().bind()?;
+    }
     let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
     let (raw, arguments) = (function.raw(), arguments.as_mut_ptr());
     if shape.is_plain() {

@@ -131,3 +131,26 @@ fn captures_begin_and_end_between_operations() {
         assert_eq!(driver.leaks(), [""; 0]);
     });
 }
+
+/// A launch does not ask whose context a thread has; one with none, or another's, is set right when the driver complains.
+#[test]
+fn launches_find_their_context() {
+    under(&Fake::new(), |driver| {
+        let (first, second) = (Context::new(0).unwrap(), Context::new(1).unwrap());
+        let streams = [first.stream().unwrap(), second.stream().unwrap()];
+        let pokes = [kernel(&first, "poke"), kernel(&second, "poke")];
+        let mut words = streams.each_ref().map(|stream| stream.alloc_zeroed::<u32>(4).unwrap());
+        for round in 0..3u32 {
+            for device in 0..2 {
+                pokes[device].launch(&streams[device], &one(), (&mut words[device], round, 4u32)).unwrap();
+                assert_eq!(streams[device].download(&words[device]).unwrap(), [round; 4]);
+            }
+        }
+        std::thread::scope(|scope| {
+            let (poke, stream, word) = (&pokes[1], &streams[1], &mut words[1]);
+            scope.spawn(move || poke.launch(stream, &one(), (word, 77u32, 4u32)).unwrap());
+        });
+        assert_eq!(streams[1].download(&words[1]).unwrap(), [77; 4]);
+        assert_eq!(driver.faults(), [""; 0]);
+    });
+}
