@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tilewright_cuda::cudarc::driver::CudaContext;
 use tilewright_cuda::{
-    Buffer, Code, Context, CudaError, DiskCache, Driver, Kernel, LaunchConfig, Module, Origin, TensorMap,
+    Buffer, Code, Context, CudaError, DiskCache, Driver, Kernel, LaunchConfig, Module, Origin, PoolOptions,
+    TensorMap,
 };
 use tilewright_hardware::{Element, SwizzleMode, TensorMapSpec};
 
@@ -40,7 +41,8 @@ fn main() {
     let device = Driver::load().and_then(|driver| driver.device(0));
     let ignored = device.is_err() && !required;
     // Only devices of compute capability 9.0 and newer have tensor maps.
-    let old = device.is_ok_and(|device| device.compute_capability.major < 9);
+    let old = device.as_ref().is_ok_and(|device| device.compute_capability.major < 9);
+    let alone = device.is_ok_and(|device| !device.concurrent_managed);
     let trials = [
         Trial::test("contexts", contexts),
         Trial::test("streams", streams),
@@ -48,14 +50,20 @@ fn main() {
         Trial::test("buffers_in_order", buffers_in_order),
         Trial::test("buffers_at_once", buffers_at_once),
         Trial::test("buffers_of_two_streams", buffers_of_two_streams),
+        Trial::test("pinned", pinned),
+        Trial::test("pitched", pitched),
+        Trial::test("pools", pools),
         Trial::test("launches", launches),
         Trial::test("host_calls", host_calls),
         Trial::test("modules", modules),
         Trial::test("graphs", graphs),
+        Trial::test("graphs_by_hand", graphs_by_hand),
         Trial::test("failures", failures),
     ];
     let on_new = Trial::test("tensor_maps", tensor_maps).with_ignored_flag(ignored || old);
-    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(ignored)).chain([on_new]).collect();
+    let on_shared = Trial::test("managed", managed).with_ignored_flag(ignored || alone);
+    let everywhere = trials.into_iter().map(|trial| trial.with_ignored_flag(ignored));
+    let trials = everywhere.chain([on_new, on_shared]).collect();
     let one_by_one = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     libtest_mimic::run(&one_by_one, trials).exit();
 }
@@ -255,6 +263,66 @@ fn graphs() -> Result<(), Failed> {
         let ready = graph.instantiate()?;
         drop(graph);
         ready.launch(&stream)
+    })
+}
+
+/// Page-locked memory, with a copy from it that may be under way when it goes.
+fn pinned() -> Result<(), Failed> {
+    let context = Context::new(0)?;
+    let stream = context.stream()?;
+    let mut target = stream.alloc::<u32>(1024)?;
+    expect_no_leak(|| {
+        let source = context.pinned::<u32>(1024)?;
+        stream.copy(&source, &mut target)
+    })
+}
+
+fn managed() -> Result<(), Failed> {
+    let context = Context::new(0)?;
+    let stream = context.stream()?;
+    expect_no_leak(|| {
+        let mut memory = context.managed::<u32>(1024)?;
+        stream.fill(memory.as_mut_slice(), 7)
+    })
+}
+
+fn pitched() -> Result<(), Failed> {
+    let context = Context::new(0)?;
+    let stream = context.stream()?;
+    expect_no_leak(|| {
+        let mut memory = context.alloc_pitched::<f32>(8, 100)?;
+        stream.fill_2d(&mut memory, 1.0)
+    })
+}
+
+/// Pools of one's own, each with memory that outlives the handle of the pool.
+fn pools() -> Result<(), Failed> {
+    let context = Context::new(0)?;
+    let stream = context.stream()?;
+    expect_no_leak(|| {
+        let pool = context.pool(&PoolOptions::default())?;
+        let memory = pool.alloc::<u32>(&stream, 64)?;
+        drop(pool);
+        drop(memory);
+        // What the pool holds is the driver's until the free has run.
+        stream.synchronize()
+    })
+}
+
+fn graphs_by_hand() -> Result<(), Failed> {
+    let context = Context::new(0)?;
+    let stream = context.stream()?;
+    let kernel = load(&context)?.kernel("saxpy")?;
+    let config = LaunchConfig::new(1, 64);
+    expect_no_leak(|| -> Result<(), Failed> {
+        let x = stream.alloc_zeroed::<f32>(64)?;
+        let mut y = stream.alloc_zeroed::<f32>(64)?;
+        let mut graph = context.graph()?;
+        let first = graph.fill(&mut y, 1.0, &[])?;
+        let second = graph.kernel(&kernel, &config, (1.0f32, &x, &mut y, 64u32), &[first])?;
+        graph.host_call(|| (), &[second])?;
+        graph.finish()?.instantiate()?.launch(&stream)?;
+        Ok(())
     })
 }
 
