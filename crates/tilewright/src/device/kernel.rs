@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tilewright_codegen::Compiled;
 use tilewright_compiler::Build;
-use tilewright_cuda::{Form, LaunchConfig, Pack, PackedKernelRef, Signature};
+use tilewright_cuda::{Dim3, Form, LaunchConfig, Pack, PackedKernelRef, Signature};
 use tilewright_hardware::{Element, TensorMapSpec};
 use tilewright_ir::{Space, Type};
 use tilewright_ptx::{Specificity, Target};
@@ -14,34 +14,6 @@ use super::gpu::Gpu;
 use super::host::Host;
 use super::value::{Passed, boxes};
 use super::{Argument, Backend, Device, DeviceError, Report};
-
-/// Extents along x, y and z; `4` and `(4, 2)` stand for `(4, 1, 1)` and `(4, 2, 1)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dim3(pub [u32; 3]);
-
-impl From<u32> for Dim3 {
-    fn from(x: u32) -> Dim3 {
-        Dim3([x, 1, 1])
-    }
-}
-
-impl From<(u32, u32)> for Dim3 {
-    fn from((x, y): (u32, u32)) -> Dim3 {
-        Dim3([x, y, 1])
-    }
-}
-
-impl From<(u32, u32, u32)> for Dim3 {
-    fn from((x, y, z): (u32, u32, u32)) -> Dim3 {
-        Dim3([x, y, z])
-    }
-}
-
-impl From<[u32; 3]> for Dim3 {
-    fn from(extents: [u32; 3]) -> Dim3 {
-        Dim3(extents)
-    }
-}
 
 /// What can be loaded onto a device: PTX text, or a kernel of this compiler, which knows more about itself.
 pub trait Code: sealed::Code {}

@@ -75,7 +75,8 @@
 //! Loading code onto a GPU is `unsafe` in [`cuda`](crate::cuda): whoever loads vouches for it. Here it is not. The memory of these
 //! devices holds plain numbers, of which any bits are valid, and none of it is memory of the host, so that a kernel which goes astray
 //! breaks no promise that Rust relies on. It can still spoil other buffers on the same GPU, those of other libraries in the process
-//! included, or end the context with a fault, and where another library has mapped memory of the host, reach that. So a kernel of
+//! included, or end the context with a fault, and where the program or a library has mapped memory of the host (page-locked and managed
+//! memory of [`cuda`](crate::cuda) is), reach that. So a kernel of
 //! unknown origin, or one that is new, runs on [`Device::simulator`] first, which finds out what goes astray.
 
 mod buffer;
@@ -103,8 +104,9 @@ use gpu::Gpu;
 use host::Host;
 pub use host::simulated_map;
 use kernel::Body;
-pub use kernel::{Code, Dim3, Kernel, Module};
+pub use kernel::{Code, Kernel, Module};
 pub use report::Report;
+pub use tilewright_cuda::Dim3;
 pub use tilewright_sim::Options;
 pub use value::{Argument, Item};
 use value::{Map, Memory};
