@@ -22,6 +22,7 @@
 //! | --- | --- |
 //! | number types | [`Element`] |
 //! | chips, what they hold, how many blocks fit | [`Arch`], [`Limits`], [`occupancy`] |
+//! | GPUs that are sold, and their peaks | [`Gpu`], [`TensorKind`] |
 //! | tensor-core instructions and who holds what | [`mma`], [`Mma`] |
 //! | `ldmatrix` and `stmatrix` | [`matrix_copy`], [`MatrixCopy`] |
 //! | tiles in shared memory | [`smem_tile`], [`SwizzleMode`] |
@@ -38,6 +39,7 @@ mod arch;
 mod descriptor;
 mod element;
 mod error;
+mod gpu;
 pub mod matrix_copy;
 pub mod mma;
 mod swizzle;
@@ -48,6 +50,7 @@ pub use arch::{Arch, Limiter, Limits, Occupancy, WARP, WARPGROUP, occupancy};
 pub use descriptor::MatrixDescriptor;
 pub use element::Element;
 pub use error::{HardwareError, Result};
+pub use gpu::{Gpu, TensorKind};
 pub use matrix_copy::{Direction, FragmentCopy, MatrixCopy};
 pub use mma::{Group, Mma, Operand, Shape};
 pub use swizzle::{Major, SwizzleMode, smem_tile};

@@ -164,9 +164,15 @@ pub struct Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TensorRow {
     /// The type.
+    #[serde(serialize_with = "by_name")]
     pub kind: TensorKind,
     /// Operations, a multiply-add being two.
     pub operations: u64,
+}
+
+/// In small letters, as the name of the variant.
+fn by_name<S: serde::Serializer>(kind: &TensorKind, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{kind:?}").to_string().to_lowercase())
 }
 
 /// A memory access of the program, over all its executions.

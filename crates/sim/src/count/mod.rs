@@ -7,7 +7,7 @@
 //! * [`sites`](Sites): the hot side. Additions and no allocation; an op number out of range is ignored.
 //! * [`class`](OpClass): which kind of work an instruction is, from its text.
 //! * [`counts`](Counts): sums, percentages and the table of memory accesses.
-//! * [`roofline`](estimate): peaks of some GPUs, and which of them binds.
+//! * [`roofline`](estimate): which of the peaks of a GPU binds.
 //!
 //! Limits: caches are not modelled. Sectors are what the warps ask for, so they bound the traffic of L2 and DRAM from above. PTX
 //! instructions are counted, and the assembler makes more or fewer of them.
@@ -20,5 +20,6 @@ mod sites;
 
 pub use class::OpClass;
 pub use counts::{Counts, Flow, LaunchFacts, MixRow, OpInfo, Residency, Shared, SiteRow, TensorRow};
-pub use roofline::{Gpu, Limit, Roofline, estimate};
-pub use sites::{Sites, TensorKind, Traffic};
+pub use roofline::{Limit, Roofline, estimate};
+pub use sites::{Sites, Traffic};
+pub use tilewright_hardware::{Gpu, TensorKind};

@@ -6,34 +6,9 @@
 //! it: a grid that does not divide evenly leaves some idle, and its time is that of the fullest.
 
 use serde::Serialize;
-use tilewright_hardware::Arch;
 
 use super::counts::{Residency, ratio};
-use super::{Counts, OpClass, TensorKind};
-
-/// Peaks of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gpu {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// The name on the box.
-    pub title: &'static str,
-    /// Its architecture.
-    pub arch: Arch,
-    /// Multiprocessors.
-    pub multiprocessors: u32,
-    /// Clock in Hz under load, to which its published peaks refer.
-    pub clock: f64,
-    /// DRAM bytes a second.
-    pub dram: f64,
-    /// Lanes of f32 arithmetic a clock of a multiprocessor.
-    pub float_lanes: u32,
-    /// Lanes of f64 arithmetic, likewise.
-    pub double_lanes: u32,
-    /// Tensor operations (multiply-adds times two) a clock of a multiprocessor, dense, by the order of [`TensorKind::ALL`]; 0 where
-    /// NVIDIA publishes none.
-    pub tensor: [u32; 6],
-}
+use super::{Counts, Gpu, OpClass};
 
 /// Lanes of 32-bit integer arithmetic a clock of a multiprocessor: the same for all since compute capability 8.0, as are the two
 /// below (CUDA C++ Programming Guide, table of arithmetic throughput).
@@ -46,105 +21,6 @@ const ISSUE: u32 = 4;
 const WARP: u32 = 32;
 /// Bytes of a sector.
 const SECTOR: u64 = 32;
-
-/// Published peaks, each of which the row reproduces as `multiprocessors * clock * tensor rate`:
-///
-/// * H200, H100 SXM: 132 multiprocessors; 989 TFLOP/s bf16, 1979 fp8 and int8, 495 tf32 are those of 1.83 GHz; 4.8 and 3.35 TB/s
-///   (data sheets). f64: 67 TFLOP/s at the boost clock of 1.98 GHz.
-/// * A100 SXM 80 GB: 108 at 1.41 GHz; 312 TFLOP/s bf16, 156 tf32, 624 int8, 19.5 f64, 4992 single bits; 2039 GB/s (data sheet and
-///   architecture white paper).
-/// * L40S: 142 at 2.52 GHz; 362 TFLOP/s bf16, 183 tf32, 733 fp8 and int8; 864 GB/s (data sheet).
-/// * L4: 58 at 2.04 GHz; 121 TFLOP/s bf16, 60 tf32, 242 fp8 and int8; 300 GB/s (data sheet).
-/// * RTX 4090: 128 at 2.52 GHz; with f32 accumulators 165 TFLOP/s bf16, 82.6 tf32, 330 fp8; 660 int8; 1008 GB/s (Ada architecture
-///   white paper, appendix). With f16 accumulators f16 and fp8 are twice as fast.
-///
-/// Lanes of f32 and f64 are from the table of arithmetic throughput in the CUDA C++ Programming Guide.
-const GPUS: [Gpu; 6] = [
-    Gpu {
-        name: "h200",
-        title: "H200 SXM",
-        arch: Arch::SM_90A,
-        multiprocessors: 132,
-        clock: 1.83e9,
-        dram: 4.8e12,
-        float_lanes: 128,
-        double_lanes: 64,
-        tensor: [4096, 2048, 8192, 8192, 256, 0],
-    },
-    Gpu {
-        name: "h100",
-        title: "H100 SXM",
-        arch: Arch::SM_90A,
-        multiprocessors: 132,
-        clock: 1.83e9,
-        dram: 3.35e12,
-        float_lanes: 128,
-        double_lanes: 64,
-        tensor: [4096, 2048, 8192, 8192, 256, 0],
-    },
-    Gpu {
-        name: "a100",
-        title: "A100 SXM 80 GB",
-        arch: Arch::SM_80,
-        multiprocessors: 108,
-        clock: 1.41e9,
-        dram: 2.039e12,
-        float_lanes: 64,
-        double_lanes: 32,
-        tensor: [2048, 1024, 0, 4096, 128, 32768],
-    },
-    Gpu {
-        name: "l40s",
-        title: "L40S",
-        arch: Arch::SM_89,
-        multiprocessors: 142,
-        clock: 2.52e9,
-        dram: 864e9,
-        float_lanes: 128,
-        double_lanes: 2,
-        tensor: [1024, 512, 2048, 2048, 0, 0],
-    },
-    Gpu {
-        name: "l4",
-        title: "L4",
-        arch: Arch::SM_89,
-        multiprocessors: 58,
-        clock: 2.04e9,
-        dram: 300e9,
-        float_lanes: 128,
-        double_lanes: 2,
-        tensor: [1024, 512, 2048, 2048, 0, 0],
-    },
-    Gpu {
-        name: "rtx4090",
-        title: "GeForce RTX 4090",
-        arch: Arch::SM_89,
-        multiprocessors: 128,
-        clock: 2.52e9,
-        dram: 1.008e12,
-        float_lanes: 128,
-        double_lanes: 2,
-        tensor: [512, 256, 1024, 2048, 0, 0],
-    },
-];
-
-impl Gpu {
-    /// Every GPU of the table.
-    pub const ALL: &'static [Gpu] = &GPUS;
-
-    /// The GPU of that name, in any case, with or without blanks and hyphens.
-    ///
-    /// ```
-    /// use tilewright_sim::count::Gpu;
-    /// assert_eq!(Gpu::named("RTX 4090").unwrap().multiprocessors, 128);
-    /// assert!(Gpu::named("voodoo2").is_none());
-    /// ```
-    pub fn named(name: &str) -> Option<&'static Gpu> {
-        let plain: String =
-            name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-        GPUS.iter().find(|gpu| gpu.name == plain)
-    }
-}
 
 /// One part of the chip and the time it needs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -219,8 +95,7 @@ pub fn estimate(counts: &Counts, gpu: &Gpu) -> Roofline {
         seconds: clocks(ratio(shared, 1)),
     });
     for tensor in &counts.tensor {
-        let index = TensorKind::ALL.iter().position(|kind| *kind == tensor.kind);
-        let rate = index.map_or(0, |index| gpu.tensor[index]);
+        let rate = gpu.tensor_rate(tensor.kind);
         if rate == 0 {
             without_rate.push(tensor.kind.name());
             continue;
@@ -289,7 +164,7 @@ fn sentence(gpu: &Gpu, limits: &[Limit], waves: f64, balance: f64, resident: u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::count::{LaunchFacts, OpInfo, Sites};
+    use crate::count::{LaunchFacts, OpInfo, Sites, TensorKind};
 
     fn gpu(name: &str) -> &'static Gpu {
         Gpu::named(name).unwrap()
@@ -313,8 +188,7 @@ mod tests {
     fn published_peaks() {
         let peak = |name: &str, kind: TensorKind| {
             let gpu = gpu(name);
-            let index = TensorKind::ALL.iter().position(|k| *k == kind).unwrap();
-            f64::from(gpu.multiprocessors) * gpu.clock * f64::from(gpu.tensor[index]) / 1e12
+            f64::from(gpu.multiprocessors) * gpu.clock * f64::from(gpu.tensor_rate(kind)) / 1e12
         };
         for (name, kind, published) in [
             ("h200", TensorKind::F16, 989.4),

@@ -2,50 +2,8 @@
 
 use serde::Serialize;
 
+use super::TensorKind;
 use super::pattern::{self, Sectors, Wavefronts};
-
-/// The types that tensor cores tell apart by speed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TensorKind {
-    /// f16 and bf16.
-    #[default]
-    F16,
-    /// tf32.
-    Tf32,
-    /// e4m3 and e5m2.
-    Fp8,
-    /// Integers of 8 bits, and those of 4, which later chips run at the same speed.
-    Int8,
-    /// f64.
-    F64,
-    /// Single bits.
-    B1,
-}
-
-impl TensorKind {
-    /// Every kind, in the order of the enum.
-    pub const ALL: [TensorKind; 6] = [
-        TensorKind::F16,
-        TensorKind::Tf32,
-        TensorKind::Fp8,
-        TensorKind::Int8,
-        TensorKind::F64,
-        TensorKind::B1,
-    ];
-
-    /// As people write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TensorKind::F16 => "f16/bf16",
-            TensorKind::Tf32 => "tf32",
-            TensorKind::Fp8 => "fp8",
-            TensorKind::Int8 => "int8",
-            TensorKind::F64 => "f64",
-            TensorKind::B1 => "b1",
-        }
-    }
-}
 
 /// What every op has.
 #[derive(Clone, Copy, Debug, Default)]
