@@ -167,7 +167,7 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Its address on the device, a multiple of 256.
+    /// Its address on the device: that of a whole buffer is a multiple of 256.
     pub fn address(self) -> u64 {
         self.address
     }
@@ -175,6 +175,12 @@ impl Buffer {
     /// Its size.
     pub fn bytes(self) -> usize {
         self.bytes
+    }
+
+    /// `bytes` bytes of it from `offset` on, to read, write and copy; none if it has not as many.
+    pub fn part(self, offset: usize, bytes: usize) -> Option<Buffer> {
+        let end = offset.checked_add(bytes)?;
+        (end <= self.bytes).then_some(Buffer { address: self.address + offset as u64, bytes })
     }
 }
 
@@ -336,8 +342,16 @@ impl Simulator {
 
     /// The bytes of a buffer.
     pub fn read(&self, buffer: Buffer) -> Result<Vec<u8>, SimError> {
-        let found = self.memory.at(buffer.address).ok_or(SimError::NoBuffer { address: buffer.address })?;
-        Ok(found.bytes.clone())
+        let (index, offset) = self.locate(buffer)?;
+        Ok(self.memory.get(index).bytes[offset..offset + buffer.bytes].to_vec())
+    }
+
+    /// Which allocation a buffer is a part of, and where in it.
+    fn locate(&self, buffer: Buffer) -> Result<(usize, usize), SimError> {
+        let gone = || SimError::NoBuffer { address: buffer.address };
+        let index = self.memory.find(buffer.address, buffer.bytes, 0).ok_or_else(gone)?;
+        let offset = usize::try_from(buffer.address - self.memory.get(index).address).map_err(|_| gone())?;
+        Ok((index, offset))
     }
 
     /// Replaces the bytes of a buffer, all of them; they count as written.
@@ -354,24 +368,31 @@ impl Simulator {
     /// # Ok::<(), tilewright_sim::SimError>(())
     /// ```
     pub fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), SimError> {
-        self.replace(buffer, bytes.to_vec(), None)
+        self.replace(buffer, bytes, |_| true)
     }
 
     /// Copies a buffer over another of the same size. What nobody has written in the one counts as not written in the other.
     pub fn copy(&mut self, from: Buffer, to: Buffer) -> Result<(), SimError> {
-        let source = self.memory.at(from.address).ok_or(SimError::NoBuffer { address: from.address })?;
-        let (bytes, written) = (source.bytes.clone(), source.written.clone());
-        self.replace(to, bytes, written)
+        let (index, offset) = self.locate(from)?;
+        let source = self.memory.get(index);
+        let written: Vec<bool> = (offset..offset + from.bytes).map(|i| source.is_written(i, 1)).collect();
+        let bytes = source.bytes[offset..offset + from.bytes].to_vec();
+        self.replace(to, &bytes, |i| written[i])
     }
 
-    fn replace(&mut self, buffer: Buffer, bytes: Vec<u8>, written: Option<Vec<u64>>) -> Result<(), SimError> {
+    fn replace(
+        &mut self,
+        buffer: Buffer,
+        bytes: &[u8],
+        written: impl Fn(usize) -> bool,
+    ) -> Result<(), SimError> {
         if bytes.len() != buffer.bytes {
             return Err(SimError::Length { found: bytes.len(), expected: buffer.bytes });
         }
-        let mut memory =
-            self.memory.remove(buffer.address).ok_or(SimError::NoBuffer { address: buffer.address })?;
-        (memory.bytes, memory.written) = (bytes, written);
-        self.memory.insert(memory);
+        let (index, offset) = self.locate(buffer)?;
+        let memory = self.memory.get_mut(index);
+        memory.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+        memory.set_written(offset, bytes.len(), written);
         Ok(())
     }
 

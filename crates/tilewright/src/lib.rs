@@ -39,6 +39,7 @@
 extern crate self as tilewright;
 
 pub mod device;
+pub mod gemm;
 
 pub use tilewright_codegen as codegen;
 pub use tilewright_compiler as compiler;

@@ -44,6 +44,21 @@ impl Allocation {
     }
 }
 
+impl Allocation {
+    /// Says of each of `len` bytes from `offset` on whether it has been written.
+    pub(crate) fn set_written(&mut self, offset: usize, len: usize, written: impl Fn(usize) -> bool) {
+        if self.written.is_none() && (0..len).all(&written) {
+            return;
+        }
+        let all = vec![u64::MAX; self.bytes.len().div_ceil(64)];
+        let bits = self.written.get_or_insert(all);
+        for i in 0..len {
+            let (word, bit) = ((offset + i) / 64, 1 << ((offset + i) % 64));
+            bits[word] = if written(i) { bits[word] | bit } else { bits[word] & !bit };
+        }
+    }
+}
+
 /// All of them, by address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GlobalMemory {

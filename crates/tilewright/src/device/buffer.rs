@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use tilewright_hardware::TensorMapSpec;
@@ -26,19 +27,21 @@ use super::{DeviceError, Item};
 #[derive(Clone)]
 pub struct Buffer<T> {
     pub(super) memory: Arc<Memory>,
+    /// Bytes from the start of the memory.
+    pub(super) offset: usize,
     pub(super) len: usize,
     ty: PhantomData<fn() -> T>,
 }
 
 impl<T> fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} elements at {:#x})", self.len, self.memory.address())
+        write!(f, "Buffer({} elements at {:#x})", self.len, self.memory.address() + self.offset as u64)
     }
 }
 
 impl<T: Item> Buffer<T> {
     pub(super) fn over(memory: Memory, len: usize) -> Buffer<T> {
-        Buffer { memory: Arc::new(memory), len, ty: PhantomData }
+        Buffer { memory: Arc::new(memory), offset: 0, len, ty: PhantomData }
     }
 
     /// Elements.
@@ -56,7 +59,51 @@ impl<T: Item> Buffer<T> {
     /// Bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.memory.bytes() as u64
+        self.width() as u64
+    }
+
+    fn width(&self) -> usize {
+        self.len * T::ELEMENT.bytes() as usize
+    }
+
+    /// The largest power of two, up to 256, that its address is a multiple of.
+    #[must_use]
+    pub fn alignment(&self) -> u32 {
+        let address = self.memory.address() + self.offset as u64;
+        1 << address.trailing_zeros().min(8)
+    }
+
+    /// Some of the elements, in the same memory.
+    ///
+    /// ```
+    /// use tilewright::prelude::*;
+    /// let x = Device::cpu().upload(&[1u32, 2, 3, 4])?;
+    /// let middle = x.slice(1..3)?;
+    /// middle.fill(0)?;
+    /// assert_eq!(x.to_vec()?, [1, 0, 0, 4]);
+    /// let error = x.slice(2..5).unwrap_err();
+    /// assert_eq!(error.to_string(), "a slice of a buffer: found elements 2 to 5, expected a range inside of its 4");
+    /// # Ok::<(), tilewright::device::DeviceError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the buffer does not have them.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Buffer<T>, DeviceError> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => start,
+            Bound::Excluded(&start) => start.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&end) => end.saturating_add(1),
+            Bound::Excluded(&end) => end,
+            Bound::Unbounded => self.len,
+        };
+        if start > end || end > self.len {
+            return Err(DeviceError::Slice { start, end, len: self.len });
+        }
+        let offset = self.offset + start * T::ELEMENT.bytes() as usize;
+        Ok(Buffer { memory: self.memory.clone(), offset, len: end - start, ty: PhantomData })
     }
 
     /// The contents, when all that was asked of the device before is done.
@@ -65,8 +112,8 @@ impl<T: Item> Buffer<T> {
     /// If the device cannot be reached, or a kernel before has ended in a fault.
     pub fn to_vec(&self) -> Result<Vec<T>, DeviceError> {
         let bytes = match &*self.memory {
-            Memory::Host(memory) => memory.read()?,
-            Memory::Gpu(memory) => memory.read()?,
+            Memory::Host(memory) => memory.read(self.offset, self.width())?,
+            Memory::Gpu(memory) => memory.read(self.offset, self.width())?,
         };
         Ok(value::decode(&bytes))
     }
@@ -79,8 +126,8 @@ impl<T: Item> Buffer<T> {
         self.expect_len(data.len())?;
         let bytes = value::encode(data);
         match &*self.memory {
-            Memory::Host(memory) => Ok(memory.write(&bytes)?),
-            Memory::Gpu(memory) => memory.write(&bytes),
+            Memory::Host(memory) => Ok(memory.write(self.offset, &bytes)?),
+            Memory::Gpu(memory) => memory.write(self.offset, &bytes),
         }
     }
 
@@ -91,8 +138,8 @@ impl<T: Item> Buffer<T> {
     pub fn fill(&self, value: T) -> Result<(), DeviceError> {
         let element = value::encode(&[value]);
         match &*self.memory {
-            Memory::Host(memory) => Ok(memory.write(&element.repeat(self.len))?),
-            Memory::Gpu(memory) => memory.fill(&element),
+            Memory::Host(memory) => Ok(memory.write(self.offset, &element.repeat(self.len))?),
+            Memory::Gpu(memory) => memory.fill(self.offset, self.width(), &element),
         }
     }
 
@@ -103,10 +150,12 @@ impl<T: Item> Buffer<T> {
     pub fn copy_from(&self, from: &Buffer<T>) -> Result<(), DeviceError> {
         self.expect_len(from.len)?;
         match (&*self.memory, &*from.memory) {
-            (Memory::Host(to), Memory::Host(from)) if Arc::ptr_eq(to.host(), from.host()) => {
-                Ok(to.copy_from(from)?)
+            (Memory::Host(to), Memory::Host(source)) if Arc::ptr_eq(to.host(), source.host()) => {
+                Ok(to.copy_from(self.offset, source, from.offset, self.width())?)
             }
-            (Memory::Gpu(to), Memory::Gpu(from)) if Arc::ptr_eq(to.gpu(), from.gpu()) => to.copy_from(from),
+            (Memory::Gpu(to), Memory::Gpu(source)) if Arc::ptr_eq(to.gpu(), source.gpu()) => {
+                to.copy_from(self.offset, source, from.offset, self.width())
+            }
             _ => self.write(&from.to_vec()?),
         }
     }

@@ -83,6 +83,16 @@ pub enum DeviceError {
         /// Elements of the buffer.
         expected: usize,
     },
+    /// A part of a buffer that it does not have.
+    #[error("a slice of a buffer: found elements {start} to {end}, expected a range inside of its {len}")]
+    Slice {
+        /// The first element.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+        /// Elements of the buffer.
+        len: usize,
+    },
     /// A pack that has no code for this device.
     #[error(
         "no PTX for {arch} under the name `{name}` in the pack: found {}, expected one of these",

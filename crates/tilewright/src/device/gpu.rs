@@ -83,8 +83,8 @@ impl Gpu {
         let arguments = passed.iter().map(|passed| match passed {
             Passed::Number(number) => Ok(Arg::bytes(number.bytes())),
             Passed::Bytes(bytes) => Ok(Arg::bytes(bytes)),
-            Passed::Buffer(_, memory) => match &***memory {
-                Memory::Gpu(memory) => Ok(self.writable(memory, &turn)?.into()),
+            Passed::Buffer(_, memory, offset) => match &***memory {
+                Memory::Gpu(memory) => Ok(self.writable(memory, &turn)?.slice(*offset..)?.into()),
                 Memory::Host(_) => Err(DeviceError::OtherDevice),
             },
             Passed::Map(_, Map::Gpu(map), _) => Ok((&**map).into()),
@@ -119,29 +119,27 @@ impl GpuMemory {
         self.buffer.address()
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.buffer.bytes()
+    pub(super) fn read(&self, offset: usize, bytes: usize) -> Result<Vec<u8>, CudaError> {
+        self.gpu.stream.download(self.buffer.slice(offset..offset + bytes)?)
     }
 
-    pub(super) fn read(&self) -> Result<Vec<u8>, CudaError> {
-        self.gpu.stream.download(&self.buffer)
-    }
-
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), DeviceError> {
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
         let turn = self.gpu.turn();
-        Ok(self.gpu.stream.copy(bytes, self.gpu.writable(self, &turn)?)?)
+        let part = self.gpu.writable(self, &turn)?.slice(offset..offset + bytes.len())?;
+        Ok(self.gpu.stream.copy(bytes, part)?)
     }
 
     /// Elements of 1, 2, 4 or 8 bytes.
-    pub(super) fn fill(&self, element: &[u8]) -> Result<(), DeviceError> {
+    pub(super) fn fill(&self, offset: usize, bytes: usize, element: &[u8]) -> Result<(), DeviceError> {
         let turn = self.gpu.turn();
-        let (stream, all) = (&self.gpu.stream, self.gpu.writable(self, &turn)?);
+        let part = self.gpu.writable(self, &turn)?.slice(offset..offset + bytes)?;
+        let stream = &self.gpu.stream;
         match *element {
-            [a] => stream.fill(all, a),
-            [a, b] => stream.fill(all.cast()?, u16::from_le_bytes([a, b])),
-            [a, b, c, d] => stream.fill(all.cast()?, u32::from_le_bytes([a, b, c, d])),
+            [a] => stream.fill(part, a),
+            [a, b] => stream.fill(part.cast()?, u16::from_le_bytes([a, b])),
+            [a, b, c, d] => stream.fill(part.cast()?, u32::from_le_bytes([a, b, c, d])),
             [a, b, c, d, e, f, g, h] => {
-                stream.fill(all.cast()?, u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+                stream.fill(part.cast()?, u64::from_le_bytes([a, b, c, d, e, f, g, h]))
             }
             ref other => Err(CudaError::Length {
                 what: "the bytes of the value to fill with",
@@ -152,15 +150,29 @@ impl GpuMemory {
         Ok(())
     }
 
-    pub(super) fn copy_from(&self, from: &GpuMemory) -> Result<(), DeviceError> {
+    pub(super) fn copy_from(
+        &self,
+        offset: usize,
+        from: &GpuMemory,
+        from_offset: usize,
+        bytes: usize,
+    ) -> Result<(), DeviceError> {
         let turn = self.gpu.turn();
-        Ok(self.gpu.stream.copy(&from.buffer, self.gpu.writable(self, &turn)?)?)
+        let part = self.gpu.writable(self, &turn)?.slice(offset..offset + bytes)?;
+        Ok(self.gpu.stream.copy(from.buffer.slice(from_offset..from_offset + bytes)?, part)?)
     }
 
     /// A map through which kernels load and store.
-    pub(super) fn map(&self, spec: &TensorMapSpec, dims: &[u64]) -> Result<TensorMap, DeviceError> {
+    pub(super) fn map(
+        &self,
+        spec: &TensorMapSpec,
+        (offset, bytes): (usize, usize),
+        dims: &[u64],
+        strides: &[u64],
+    ) -> Result<TensorMap, DeviceError> {
         let turn = self.gpu.turn();
-        Ok(TensorMap::new(spec, &self.buffer, dims)?.writable(self.gpu.writable(self, &turn)?)?)
+        let part = self.buffer.slice(offset..offset + bytes)?;
+        Ok(TensorMap::strided(spec, part, dims, strides)?.writable(self.gpu.writable(self, &turn)?)?)
     }
 }
 

@@ -65,8 +65,8 @@ impl Host {
         let arguments = passed.iter().map(|passed| match passed {
             Passed::Number(number) => Ok(Arg::Bytes(number.bytes().to_vec())),
             Passed::Bytes(bytes) => Ok(Arg::Bytes(bytes.to_vec())),
-            Passed::Buffer(_, memory) => match &***memory {
-                Memory::Host(memory) => Ok(Arg::Buffer(memory.place)),
+            Passed::Buffer(_, memory, offset) => match &***memory {
+                Memory::Host(memory) => Ok(Arg::U64(memory.address() + *offset as u64)),
                 Memory::Gpu(_) => Err(DeviceError::OtherDevice),
             },
             Passed::Map(_, Map::Host(map), _) => Ok(Arg::TensorMap((**map).clone())),
@@ -91,20 +91,27 @@ impl HostMemory {
         self.place.address()
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.place.bytes()
+    /// A part of it, which is inside: that is the buffers' part.
+    fn part(&self, offset: usize, bytes: usize) -> Result<tilewright_sim::Buffer, SimError> {
+        self.place.part(offset, bytes).ok_or(SimError::NoBuffer { address: self.address() + offset as u64 })
     }
 
-    pub(super) fn read(&self) -> Result<Vec<u8>, SimError> {
-        self.host.lock().read(self.place)
+    pub(super) fn read(&self, offset: usize, bytes: usize) -> Result<Vec<u8>, SimError> {
+        self.host.lock().read(self.part(offset, bytes)?)
     }
 
-    pub(super) fn write(&self, bytes: &[u8]) -> Result<(), SimError> {
-        self.host.lock().write(self.place, bytes)
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), SimError> {
+        self.host.lock().write(self.part(offset, bytes.len())?, bytes)
     }
 
-    pub(super) fn copy_from(&self, from: &HostMemory) -> Result<(), SimError> {
-        self.host.lock().copy(from.place, self.place)
+    pub(super) fn copy_from(
+        &self,
+        offset: usize,
+        from: &HostMemory,
+        from_offset: usize,
+        bytes: usize,
+    ) -> Result<(), SimError> {
+        self.host.lock().copy(from.part(from_offset, bytes)?, self.part(offset, bytes)?)
     }
 }
 
@@ -114,13 +121,26 @@ impl HostMemory {
 /// # Errors
 /// If the copy engine cannot address such a tensor.
 pub fn simulated_map(spec: &TensorMapSpec, address: u64, dims: &[u64]) -> Result<TensorMap, DeviceError> {
-    let mut strides = Vec::new();
-    let mut stride = u64::from(spec.element().bytes());
-    for extent in dims.iter().take(dims.len().saturating_sub(1)) {
-        stride = stride.saturating_mul(*extent);
-        strides.push(stride);
-    }
-    spec.check_tensor(address, dims, &strides)?;
+    strided_map(spec, address, dims, &dense_strides(spec, dims))
+}
+
+/// Bytes between neighbours of each dimension but the innermost, of a tensor without gaps.
+pub(super) fn dense_strides(spec: &TensorMapSpec, dims: &[u64]) -> Vec<u64> {
+    let grow = |stride: &mut u64, extent: &u64| {
+        *stride = stride.saturating_mul(*extent);
+        Some(*stride)
+    };
+    dims.iter().take(dims.len().saturating_sub(1)).scan(u64::from(spec.element().bytes()), grow).collect()
+}
+
+/// The same with gaps.
+pub(super) fn strided_map(
+    spec: &TensorMapSpec,
+    address: u64,
+    dims: &[u64],
+    strides: &[u64],
+) -> Result<TensorMap, DeviceError> {
+    spec.check_tensor(address, dims, strides)?;
     let mut extents = [1; 5];
     extents.iter_mut().zip(spec.box_dims()).for_each(|(extent, given)| *extent = *given);
     let data_type = DataType::from_driver(spec.data_type()).map_err(SimError::from)?;
@@ -128,7 +148,7 @@ pub fn simulated_map(spec: &TensorMapSpec, address: u64, dims: &[u64]) -> Result
         data_type,
         address,
         dims,
-        strides: &strides,
+        strides,
         access: Access::Tile { extents },
         element_strides: spec.element_strides(),
         interleave: 0,

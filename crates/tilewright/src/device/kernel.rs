@@ -67,14 +67,14 @@ impl sealed::Code for Build {
 
 /// What is known of a parameter.
 #[derive(Debug)]
-struct Parameter {
-    name: String,
-    needs: Needs,
+pub(super) struct Parameter {
+    pub(super) name: String,
+    pub(super) needs: Needs,
 }
 
 /// What an argument must be.
 #[derive(Debug)]
-enum Needs {
+pub(super) enum Needs {
     /// A buffer; of that type, if it is known.
     Buffer(Option<Element>),
     Number(Element),
@@ -93,7 +93,7 @@ impl Needs {
         }
     }
 
-    fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Needs::Buffer(None) => "a buffer".to_owned(),
             Needs::Buffer(Some(element)) => format!("a buffer of {element}"),
@@ -108,7 +108,9 @@ impl Needs {
 
     fn takes(&self, passed: &Passed<'_>) -> bool {
         match (self, passed) {
-            (Needs::Buffer(needed), Passed::Buffer(given, _)) => needed.is_none_or(|needed| needed == *given),
+            (Needs::Buffer(needed), Passed::Buffer(given, ..)) => {
+                needed.is_none_or(|needed| needed == *given)
+            }
             (Needs::Number(needed), Passed::Number(given)) => *needed == given.element(),
             (Needs::Map(None), Passed::Map(..)) => true,
             // How the cache fetches is no part of what the kernel relies on.
@@ -408,7 +410,11 @@ impl Kernel {
     /// the kernel does wrong is in the report.
     pub fn launch(&self, grid: impl Into<Dim3>, arguments: &[&dyn Argument]) -> Result<Report, DeviceError> {
         let passed: Vec<Passed<'_>> = arguments.iter().map(|argument| argument.pass()).collect();
-        self.check(&passed)?;
+        self.launch_passed(grid.into(), &passed)
+    }
+
+    pub(super) fn launch_passed(&self, grid: Dim3, passed: &[Passed<'_>]) -> Result<Report, DeviceError> {
+        self.check(passed)?;
         let block = self.block().ok_or_else(|| DeviceError::NoBlock { kernel: self.name().to_owned() })?;
         for (what, found, fixed) in
             [("the block", self.block, self.body.block), ("the cluster", self.cluster, self.body.cluster)]
@@ -419,19 +425,23 @@ impl Kernel {
                 return Err(DeviceError::Fixed { kernel: self.name().to_owned(), what, found, expected });
             }
         }
-        let (name, grid, shared_bytes) = (self.body.name.clone(), grid.into().0, self.shared_bytes);
+        let (name, grid, shared_bytes) = (self.body.name.clone(), grid.0, self.shared_bytes);
         match &self.body.entry {
             Entry::Host(host, module) => {
                 let launch = Launch { grid, block, cluster: self.cluster(), shared_bytes };
-                Ok(Report::simulated(name, host.launch((module, self.name()), &launch, &passed)?))
+                Ok(Report::simulated(name, host.launch((module, self.name()), &launch, passed)?))
             }
             Entry::Gpu(gpu, kernel) => {
                 let config = LaunchConfig::new(grid, block).shared(shared_bytes);
                 let config = self.cluster().map_or(config, |cluster| config.cluster(cluster));
-                gpu.launch(kernel, &config, &passed)?;
+                gpu.launch(kernel, &config, passed)?;
                 Ok(Report::enqueued(name, gpu.clone()))
             }
         }
+    }
+
+    pub(super) fn parameters(&self) -> &[Parameter] {
+        &self.body.parameters
     }
 
     fn check(&self, passed: &[Passed<'_>]) -> Result<(), DeviceError> {

@@ -79,6 +79,7 @@
 //! memory of [`cuda`](crate::cuda) is), reach that. So a kernel of
 //! unknown origin, or one that is new, runs on [`Device::simulator`] first, which finds out what goes astray.
 
+mod bound;
 mod buffer;
 mod cached;
 mod error;
@@ -96,6 +97,8 @@ use tilewright_compiler::Compiler;
 use tilewright_cuda::{Context, Driver, Pack};
 use tilewright_hardware::{Arch, TensorMapSpec};
 
+pub use bound::DynBuffer;
+pub(crate) use bound::{BoundLaunch, Given};
 pub use buffer::{Buffer, TensorMap};
 pub use cached::CacheKey;
 use cached::Kernels;
@@ -447,24 +450,65 @@ impl Device {
         buffer: &Buffer<T>,
         dims: &[u64],
     ) -> Result<TensorMap, DeviceError> {
+        self.tensor_map_strided(spec, buffer, dims, &host::dense_strides(spec, dims))
+    }
+
+    /// The same for a tensor with gaps: `strides` are bytes between neighbours of each dimension but the innermost.
+    ///
+    /// ```
+    /// use tilewright::hardware::{Element, SwizzleMode, TensorMapSpec};
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::simulator();
+    /// let x = device.upload(&[0.0f32; 64 * 40])?; // 64 rows of 32 elements, 40 apart
+    /// let spec = TensorMapSpec::new(Element::F32, &[32, 64], SwizzleMode::B128)?;
+    /// let map = device.tensor_map_strided(&spec, &x, &[32, 64], &[160])?;
+    /// assert_eq!(map.dims(), [32, 64]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::tensor_map`].
+    pub fn tensor_map_strided<T: Item>(
+        &self,
+        spec: &TensorMapSpec,
+        buffer: &Buffer<T>,
+        dims: &[u64],
+        strides: &[u64],
+    ) -> Result<TensorMap, DeviceError> {
         if !self.owns(&buffer.memory) {
             return Err(DeviceError::OtherDevice);
         }
         if spec.element() != T::ELEMENT {
             return Err(DeviceError::MapElement { found: T::ELEMENT, expected: spec.element() });
         }
-        let width = u64::from(spec.element().bytes());
-        let needed = dims.iter().try_fold(width, |bytes, &extent| bytes.checked_mul(extent));
-        let found = buffer.bytes();
+        self.map_memory(spec, (&buffer.memory, buffer.offset, buffer.bytes()), dims, strides)
+    }
+
+    /// A map over memory whose type was checked, or does not matter.
+    pub(crate) fn map_memory(
+        &self,
+        spec: &TensorMapSpec,
+        (memory, offset, found): (&Arc<Memory>, usize, u64),
+        dims: &[u64],
+        strides: &[u64],
+    ) -> Result<TensorMap, DeviceError> {
+        let needed = reach(u64::from(spec.element().bytes()), dims, strides);
         match needed {
             Some(needed) if needed <= found => {}
             _ => return Err(DeviceError::MapBounds { dims: dims.to_vec(), needed, found }),
         }
-        let map = match &*buffer.memory {
-            Memory::Host(memory) => Map::Host(Box::new(simulated_map(spec, memory.address(), dims)?)),
-            Memory::Gpu(memory) => Map::Gpu(Box::new(memory.map(spec, dims)?)),
+        let map = match &**memory {
+            Memory::Host(place) => {
+                let address = place.address() + offset as u64;
+                Map::Host(Box::new(host::strided_map(spec, address, dims, strides)?))
+            }
+            Memory::Gpu(place) => {
+                let bytes = usize::try_from(found).unwrap_or(usize::MAX - offset);
+                Map::Gpu(Box::new(place.map(spec, (offset, bytes), dims, strides)?))
+            }
         };
-        Ok(TensorMap { map, spec: spec.clone(), dims: dims.to_vec(), memory: buffer.memory.clone() })
+        Ok(TensorMap { map, spec: spec.clone(), dims: dims.to_vec(), memory: memory.clone() })
     }
 
     fn owns(&self, memory: &Memory) -> bool {
@@ -474,6 +518,17 @@ impl Device {
             _ => false,
         }
     }
+}
+
+/// Bytes from the start of a tensor to its end; none if that is no number.
+fn reach(width: u64, dims: &[u64], strides: &[u64]) -> Option<u64> {
+    if dims.contains(&0) {
+        return Some(0);
+    }
+    let steps = [width].into_iter().chain(strides.iter().copied());
+    dims.iter()
+        .zip(steps)
+        .try_fold(width, |bytes, (&extent, step)| bytes.checked_add(step.checked_mul(extent - 1)?))
 }
 
 /// Bytes of so many elements, if that is a number.

@@ -48,13 +48,6 @@ impl Memory {
             Memory::Gpu(memory) => memory.address(),
         }
     }
-
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Memory::Host(memory) => memory.bytes(),
-            Memory::Gpu(memory) => memory.bytes(),
-        }
-    }
 }
 
 /// A tensor map as its device takes it.
@@ -72,8 +65,24 @@ pub struct Number {
 }
 
 impl Number {
-    fn new<T: Item>(item: T) -> Number {
+    pub(super) fn new<T: Item>(item: T) -> Number {
         Number { element: T::ELEMENT, bits: item.to_bits().to_le_bytes() }
+    }
+
+    /// A number of some type from another, if that type holds it.
+    pub(super) fn converted(element: Kind, value: f64) -> Option<Number> {
+        let number = match element {
+            Kind::F64 => Number::new(value),
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "rounded to the nearest, as a float should be"
+            )]
+            Kind::F32 => Number::new(value as f32),
+            #[allow(clippy::cast_possible_truncation, reason = "compared with the original")]
+            Kind::I32 if f64::from(value as i32) == value => Number::new(value as i32),
+            _ => return None,
+        };
+        Some(number)
     }
 
     pub(super) fn element(&self) -> Kind {
@@ -89,7 +98,8 @@ impl Number {
 #[derive(Debug)]
 pub enum Passed<'a> {
     Number(Number),
-    Buffer(Kind, &'a Arc<Memory>),
+    /// The elements, the memory, and how many bytes into it.
+    Buffer(Kind, &'a Arc<Memory>, usize),
     Map(&'a TensorMapSpec, &'a Map, &'a Arc<Memory>),
     Bytes(&'a [u8]),
 }
@@ -135,7 +145,7 @@ items! {
 
 impl<T: Item> sealed::Pass for Buffer<T> {
     fn pass(&self) -> Passed<'_> {
-        Passed::Buffer(T::ELEMENT, &self.memory)
+        Passed::Buffer(T::ELEMENT, &self.memory, self.offset)
     }
 }
 
@@ -156,7 +166,7 @@ impl Passed<'_> {
     pub(super) fn describe(&self) -> String {
         match self {
             Passed::Number(number) => format!("a number of type {}", number.element),
-            Passed::Buffer(element, _) => format!("a buffer of {element}"),
+            Passed::Buffer(element, ..) => format!("a buffer of {element}"),
             Passed::Map(spec, ..) => format!("a tensor map {}", boxes(spec)),
             Passed::Bytes(bytes) => format!("{} bytes", bytes.len()),
         }
@@ -175,7 +185,7 @@ impl Passed<'_> {
     /// The memory behind it.
     pub(super) fn memory(&self) -> Option<&Arc<Memory>> {
         match self {
-            Passed::Buffer(_, memory) | Passed::Map(_, _, memory) => Some(memory),
+            Passed::Buffer(_, memory, _) | Passed::Map(_, _, memory) => Some(memory),
             Passed::Number(..) | Passed::Bytes(_) => None,
         }
     }

@@ -1,0 +1,68 @@
+//! [`GemmError`]: why a matrix product cannot be computed as asked.
+
+use thiserror::Error;
+
+/// Why a matrix product cannot be computed as asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum GemmError {
+    /// Types that no kernel multiplies.
+    #[error("there is no product of {a} and {b} that accumulates in {accumulate} and gives {d}; {expected}")]
+    Types {
+        /// Left factor.
+        a: &'static str,
+        /// Right factor.
+        b: &'static str,
+        /// Accumulator.
+        accumulate: &'static str,
+        /// Result.
+        d: &'static str,
+        /// What there is.
+        expected: String,
+    },
+    /// A description of a matrix that contradicts the problem.
+    #[error("{matrix}: {what} is {found}, expected {expected}")]
+    Matrix {
+        /// Which matrix.
+        matrix: String,
+        /// Which of its properties.
+        what: &'static str,
+        /// What was given.
+        found: u64,
+        /// What is possible.
+        expected: String,
+    },
+    /// Extents beyond what kernels can index.
+    #[error("{what} is {found}, expected at most {limit}")]
+    TooLarge {
+        /// Which extent.
+        what: &'static str,
+        /// What was given.
+        found: u64,
+        /// The largest that works.
+        limit: u64,
+    },
+    /// An epilogue that cannot be computed, or not with these types or this configuration.
+    #[error("the epilogue cannot be computed: {reason}")]
+    Epilogue {
+        /// Why.
+        reason: String,
+    },
+    /// A configuration that the chip or the problem does not allow.
+    #[error("configuration {config}: {reason}")]
+    Config {
+        /// The configuration.
+        config: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A kernel that could not be built: a mistake of this library.
+    #[error("the kernel could not be built: {0}")]
+    Kernel(String),
+}
+
+impl From<tilewright_lang::Error> for GemmError {
+    fn from(error: tilewright_lang::Error) -> GemmError {
+        GemmError::Kernel(error.to_string())
+    }
+}

@@ -1,0 +1,19 @@
+//! Matrix products: `D = epilogue(alpha * op(A) * op(B) + beta * C)`.
+//!
+//! | file | what it says |
+//! | --- | --- |
+//! | [`problem`](Problem) | which product: extents, types, how matrices lie in memory |
+//! | [`epilogue`] | what happens to the sums: one expression for device and reference |
+//! | [`recipe`](Recipe) | the launches that compute it, with everything but the memory |
+//!
+//! This crate knows no driver: a [`Recipe`] is data. The front crate puts in memory and launches, on a GPU or in the simulator.
+
+pub mod epilogue;
+mod error;
+mod matrix;
+mod problem;
+mod recipe;
+
+pub use error::GemmError;
+pub use problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
+pub use recipe::{Binding, KernelSource, Launch, MapBinding, Operand, Recipe, Stage};

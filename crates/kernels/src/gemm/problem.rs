@@ -1,0 +1,324 @@
+//! [`Problem`]: which product is asked for. Extents, types, how the matrices lie in memory, what happens to the sums.
+//!
+//! A problem names no memory and holds no numbers that vary from call to call: those are operands of a run. Two problems that are
+//! equal can share everything that was prepared for one of them.
+
+use tilewright_hardware::Element;
+
+use super::GemmError;
+use super::epilogue::Epilogue;
+
+/// Which index of a matrix is contiguous in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Storage {
+    /// Elements of a row lie side by side.
+    RowMajor,
+    /// Elements of a column lie side by side.
+    ColumnMajor,
+}
+
+impl Storage {
+    /// That of the transposed matrix in the same memory.
+    #[must_use]
+    pub fn transposed(self) -> Storage {
+        match self {
+            Storage::RowMajor => Storage::ColumnMajor,
+            Storage::ColumnMajor => Storage::RowMajor,
+        }
+    }
+}
+
+/// How a matrix lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Placement {
+    /// Which index is contiguous.
+    pub storage: Storage,
+    /// Elements from one row (or column) to the next.
+    pub leading: u64,
+    /// Elements from one matrix of a batch to the next. Zero uses the same matrix for all.
+    pub batch_stride: u64,
+    /// Bytes that its address is known to be a multiple of: a power of two.
+    pub alignment: u32,
+}
+
+impl Placement {
+    /// A matrix without gaps, at an address that suits every copy.
+    #[must_use]
+    pub fn dense(storage: Storage, rows: u32, columns: u32) -> Placement {
+        let leading = match storage {
+            Storage::RowMajor => columns,
+            Storage::ColumnMajor => rows,
+        };
+        let leading = u64::from(leading.max(1));
+        Placement { storage, leading, batch_stride: u64::from(rows) * u64::from(columns), alignment: 256 }
+    }
+
+    /// The transposed matrix in the same memory.
+    #[must_use]
+    pub fn transposed(self) -> Placement {
+        Placement { storage: self.storage.transposed(), ..self }
+    }
+
+    /// Whether the copy engine can read and write it: address, rows and batches start at multiples of 16 bytes.
+    #[must_use]
+    pub fn suits_copy_engine(&self, element: Element, batch: u32) -> bool {
+        let bytes = u64::from(element.bytes());
+        let whole = |elements: u64| (elements * bytes).is_multiple_of(16);
+        self.alignment >= 16 && whole(self.leading) && (batch <= 1 || whole(self.batch_stride))
+    }
+
+    /// Elements that a vector access at the start of any row (and any multiple of as many elements further) may take, at most `most`.
+    #[must_use]
+    pub fn vector(&self, element: Element, batch: u32, most: u32) -> u32 {
+        let mut elements = most.max(1);
+        let fits = |n: u32| {
+            let n = u64::from(n);
+            let strides =
+                self.leading.is_multiple_of(n) && (batch <= 1 || self.batch_stride.is_multiple_of(n));
+            strides && u64::from(self.alignment).is_multiple_of(n * u64::from(element.bytes()))
+        };
+        while elements > 1 && !fits(elements) {
+            elements /= 2;
+        }
+        elements
+    }
+}
+
+/// The types of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Types {
+    /// Left factor. [`Element::TF32`] is memory of f32 that tensor cores multiply with ten bits of mantissa.
+    pub a: Element,
+    /// Right factor.
+    pub b: Element,
+    /// Sums: f32, f64 or i32.
+    pub accumulate: Element,
+    /// The matrix that is added.
+    pub c: Element,
+    /// Result.
+    pub d: Element,
+}
+
+impl Types {
+    /// Factors and result of one type, sums in the type that suits it: i32 for 8-bit integers (whose result is i32), f64 for f64, else
+    /// f32. Results of 8-bit floats are bf16, results of tf32 are f32.
+    #[must_use]
+    pub fn of(element: Element) -> Types {
+        let (accumulate, d) = match element {
+            Element::I8 | Element::U8 => (Element::I32, Element::I32),
+            Element::F64 => (Element::F64, Element::F64),
+            Element::E4M3 | Element::E5M2 => (Element::F32, Element::BF16),
+            Element::TF32 | Element::F32 => (Element::F32, Element::F32),
+            other => (Element::F32, other),
+        };
+        Types { a: element, b: element, accumulate, c: d, d }
+    }
+
+    /// The same with another type of result (and of the matrix that is added).
+    #[must_use]
+    pub fn with_result(self, d: Element) -> Types {
+        Types { c: d, d, ..self }
+    }
+
+    /// As memory holds them: tf32 is f32 there.
+    #[must_use]
+    pub fn in_memory(element: Element) -> Element {
+        if element == Element::TF32 { Element::F32 } else { element }
+    }
+}
+
+/// How sums of 8-bit floats are kept. The tensor cores of Hopper add them with fewer bits than f32 has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Accumulation {
+    /// In the tensor core, from first to last.
+    #[default]
+    Fast,
+    /// Every 128 steps of k added to sums in f32.
+    Promoted,
+}
+
+/// One matrix for each member of a batch: at a fixed distance, or wherever a list of addresses says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Batching {
+    /// By [`Placement::batch_stride`].
+    #[default]
+    Strided,
+    /// The operands A, B, C and D are arrays of addresses, one for each member.
+    Pointers,
+}
+
+/// `D = epilogue(A * B)`, and what is known about its matrices before any memory is.
+///
+/// A is (m, k), B is (k, n), C and D are (m, n) as far as the [`epilogue`](Epilogue) leaves the extents alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    /// Rows of A and D.
+    pub m: u32,
+    /// Columns of B and D.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+    /// Products that are computed at once, each with matrices of its own.
+    pub batch: u32,
+    /// How the matrices of a batch are found.
+    pub batching: Batching,
+    /// Types.
+    pub types: Types,
+    /// How sums of 8-bit floats are kept.
+    pub accumulation: Accumulation,
+    /// The left factor.
+    pub a: Placement,
+    /// The right factor.
+    pub b: Placement,
+    /// The matrix that the epilogue adds, if it does.
+    pub c: Placement,
+    /// The result.
+    pub d: Placement,
+    /// What happens to the sums on their way to D.
+    pub epilogue: Epilogue,
+}
+
+/// Coordinates of the copy engine are signed and have 32 bits.
+const LARGEST_EXTENT: u32 = 0x7fff_ff00;
+
+impl Problem {
+    /// `D = A * B` for dense matrices: A row-major, B column-major (both with k contiguous, what tensor cores like best), D row-major.
+    #[must_use]
+    pub fn new(m: u32, n: u32, k: u32, types: Types) -> Problem {
+        let d = Placement::dense(Storage::RowMajor, m, n);
+        Problem {
+            m,
+            n,
+            k,
+            batch: 1,
+            batching: Batching::Strided,
+            types,
+            accumulation: Accumulation::Fast,
+            a: Placement::dense(Storage::RowMajor, m, k),
+            b: Placement::dense(Storage::ColumnMajor, k, n),
+            c: d,
+            d,
+            epilogue: Epilogue::identity(),
+        }
+    }
+
+    /// The same product seen from the other side: `D^T = B^T * A^T`, in the same memory.
+    #[must_use]
+    pub fn transposed(&self) -> Problem {
+        Problem {
+            m: self.n,
+            n: self.m,
+            types: Types { a: self.types.b, b: self.types.a, ..self.types },
+            a: self.b.transposed(),
+            b: self.a.transposed(),
+            c: self.c.transposed(),
+            d: self.d.transposed(),
+            epilogue: self.epilogue.transposed(),
+            ..self.clone()
+        }
+    }
+
+    /// Whether A and B have k contiguous.
+    #[must_use]
+    pub fn k_major(&self) -> (bool, bool) {
+        (self.a.storage == Storage::RowMajor, self.b.storage == Storage::ColumnMajor)
+    }
+
+    /// Multiplications and additions.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        2.0 * f64::from(self.batch) * f64::from(self.m) * f64::from(self.n) * f64::from(self.k)
+    }
+
+    /// Bytes of A, B and D, each once.
+    #[must_use]
+    pub fn bytes(&self) -> f64 {
+        let matrix = |rows: u32, columns: u32, element: Element| {
+            f64::from(rows) * f64::from(columns) * f64::from(element.bytes())
+        };
+        let one = matrix(self.m, self.k, self.types.a)
+            + matrix(self.k, self.n, self.types.b)
+            + matrix(self.m, self.n, self.types.d);
+        f64::from(self.batch) * one
+    }
+
+    /// Whether the description makes sense.
+    ///
+    /// # Errors
+    /// If an extent is beyond what kernels index, or rows of a matrix overlap.
+    pub fn check(&self) -> Result<(), GemmError> {
+        for (what, found) in [("m", self.m), ("n", self.n), ("k", self.k), ("the batch", self.batch)] {
+            if found > LARGEST_EXTENT {
+                let (found, limit) = (u64::from(found), u64::from(LARGEST_EXTENT));
+                return Err(GemmError::TooLarge { what, found, limit });
+            }
+        }
+        let result_columns = self.n / self.epilogue.columns_for_one();
+        if !self.n.is_multiple_of(self.epilogue.columns_for_one()) {
+            return Err(GemmError::Epilogue {
+                reason: format!(
+                    "it makes one column of {}, and n is {}",
+                    self.epilogue.columns_for_one(),
+                    self.n
+                ),
+            });
+        }
+        let all = [
+            ("A", &self.a, self.m, self.k),
+            ("B", &self.b, self.k, self.n),
+            ("C", &self.c, self.m, result_columns),
+            ("D", &self.d, self.m, result_columns),
+        ];
+        for (name, placement, rows, columns) in all {
+            if name == "C" && !self.epilogue.reads_c() {
+                continue;
+            }
+            let contiguous = match placement.storage {
+                Storage::RowMajor => columns,
+                Storage::ColumnMajor => rows,
+            };
+            let matrix = || format!("matrix {name} ({rows} x {columns}, {:?})", placement.storage);
+            if placement.leading < u64::from(contiguous.max(1)) {
+                return Err(GemmError::Matrix {
+                    matrix: matrix(),
+                    what: "the leading dimension",
+                    found: placement.leading,
+                    expected: format!("at least {}", contiguous.max(1)),
+                });
+            }
+            if placement.leading >= 1 << 32 {
+                return Err(GemmError::TooLarge {
+                    what: "a leading dimension",
+                    found: placement.leading,
+                    limit: (1 << 32) - 1,
+                });
+            }
+            if !placement.alignment.is_power_of_two() {
+                return Err(GemmError::Matrix {
+                    matrix: matrix(),
+                    what: "the alignment",
+                    found: u64::from(placement.alignment),
+                    expected: "a power of two".to_owned(),
+                });
+            }
+        }
+        let members_overlap = {
+            let lines = if self.d.storage == Storage::RowMajor { self.m } else { result_columns };
+            self.d.batch_stride < self.d.leading * u64::from(lines)
+        };
+        if self.batch > 1
+            && self.batching == Batching::Strided
+            && members_overlap
+            && self.m > 0
+            && result_columns > 0
+        {
+            return Err(GemmError::Matrix {
+                matrix: "matrix D".to_owned(),
+                what: "the batch stride",
+                found: self.d.batch_stride,
+                expected: "the size of a matrix at least, since members must not overlap".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
