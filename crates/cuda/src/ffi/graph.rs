@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use super::context::Context;
 use super::event::Event;
-use super::launch::Shape;
+use super::launch::{Shape, in_context};
 use super::module::Function;
 use super::stream::{Repeated, Stream, run_repeated};
 use super::{Shared, call, sys};
@@ -443,10 +443,9 @@ impl Exec {
     /// # Safety
     /// All that its nodes reach is live until they have run, and what else uses it is ordered.
     pub(crate) unsafe fn launch(&self, stream: &Stream) -> Result<(), CudaError> {
-        self.context.bind()?;
         let raw = lock(&self.raw);
-        // SAFETY: the caller's.
-        unsafe { call!(cuGraphLaunch(raw.0, stream.raw())) }
+        // SAFETY: the caller's; if it is called again, nothing was launched yet.
+        in_context(stream, || unsafe { call!(cuGraphLaunch(raw.0, stream.raw())) })
     }
 
     pub(crate) fn upload(&self, stream: &Stream) -> Result<(), CudaError> {

@@ -95,19 +95,30 @@ pub(crate) unsafe fn launch(
     shape: &Shape,
     arguments: &mut [*mut c_void],
 ) -> Result<(), CudaError> {
-    // Function and stream belong to a context; it is almost always the thread's, and if not, the driver says so.
-    // SAFETY: the caller's.
-    match unsafe { enqueue(stream, function, shape, arguments) } {
+    // SAFETY: the caller's; if it is called again, nothing was enqueued yet.
+    in_context(stream, || unsafe { enqueue(stream, function, shape, arguments) })
+}
+
+/// Calls the driver in the context of the stream. What is launched and the stream belong to that context; it is almost always the
+/// thread's, and if not, the driver says so and enqueues nothing. Then, and only then, it is worth the time to bind it.
+#[inline]
+pub(crate) fn in_context(
+    stream: &Stream,
+    mut enqueue: impl FnMut() -> Result<(), CudaError>,
+) -> Result<(), CudaError> {
+    const INVALID_CONTEXT: u32 = 201;
+    const INVALID_HANDLE: u32 = 400;
+    if stream.raw().is_null() {
+        // The default stream is that of the thread's context, whichever that is.
+        stream.context().bind()?;
+    }
+    match enqueue() {
         Err(CudaError::Call { code: INVALID_CONTEXT | INVALID_HANDLE, .. }) => {}
         launched => return launched,
     }
     stream.context().bind()?;
-    // SAFETY: the caller's; nothing was enqueued yet.
-    unsafe { enqueue(stream, function, shape, arguments) }
+    enqueue()
 }
-
-const INVALID_CONTEXT: u32 = 201;
-const INVALID_HANDLE: u32 = 400;
 
 /// # Safety
 /// As for [`launch`].
@@ -118,10 +129,6 @@ unsafe fn enqueue(
     shape: &Shape,
     arguments: &mut [*mut c_void],
 ) -> Result<(), CudaError> {
-    if stream.raw().is_null() {
-        // The default stream is that of the thread's context, whichever that is.
-        stream.context().bind()?;
-    }
     let ([gx, gy, gz], [bx, by, bz]) = (shape.grid, shape.block);
     let (raw, arguments) = (function.raw(), arguments.as_mut_ptr());
     if shape.is_plain() {
