@@ -112,12 +112,174 @@ macro_rules! narrow {
 }
 
 narrow! {
-    /// An 8-bit float with 4 exponent bits, by its bits. Finite up to 448.
+    /// An 8-bit float with 4 exponent bits, by its bits. Finite up to 448; there is no infinity.
+    ///
+    /// ```
+    /// use tilewright_lang::prelude::*;
+    /// assert_eq!(E4m3::from_f32(1.0), E4m3(0x38));
+    /// assert_eq!(E4m3::from_f32(1000.0).to_f32(), 448.0);
+    /// ```
     E4m3
-    /// An 8-bit float with 5 exponent bits, by its bits.
+    /// An 8-bit float with 5 exponent bits, by its bits. Finite up to 57344.
+    ///
+    /// ```
+    /// use tilewright_lang::prelude::*;
+    /// assert_eq!(E5m2::from_f32(0.75).to_f32(), 0.75);
+    /// assert_eq!(E5m2::from_f32(f32::INFINITY).to_f32(), 57344.0);
+    /// ```
     E5m2
     /// A 4-bit float, by its bits. Two share a byte.
     E2m1
     /// A power of two in 8 bits: the scale of a block of small floats.
     Ue8m0
+}
+
+/// The format of an 8-bit float: a sign, then exponent and mantissa.
+struct Format {
+    mantissa_bits: u32,
+    bias: i32,
+    /// Bits of the largest finite number.
+    largest: u8,
+    /// Bits of plus infinity, if it exists. What lies beyond, or beyond `largest`, is NaN.
+    infinity: Option<u8>,
+}
+
+const E4M3: Format = Format { mantissa_bits: 3, bias: 7, largest: 0x7e, infinity: None };
+const E5M2: Format = Format { mantissa_bits: 2, bias: 15, largest: 0x7b, infinity: Some(0x7c) };
+/// The one NaN that conversions give, in both formats.
+const NAN: u8 = 0x7f;
+
+impl Format {
+    /// The nearest number, of two the even one; the largest finite one instead of anything beyond it.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at most 16 steps, and positive"
+    )]
+    fn encode(&self, value: f64) -> u8 {
+        if value.is_nan() {
+            return NAN;
+        }
+        let sign = if value.is_sign_negative() { 0x80 } else { 0 };
+        let size = value.abs().min(self.decode(self.largest));
+        // All subnormal numbers have the exponent of the smallest normal ones.
+        let lowest = 1 - self.bias;
+        let exponent = ((size.to_bits() >> 52) as i32 - 1023).max(lowest);
+        let steps = (size * self.power(-exponent)).round_ties_even() as u32;
+        // A normal number has its leading one among the steps, so that it counts as one exponent; carries work by themselves.
+        let below = (exponent - lowest) as u32;
+        sign | ((below << self.mantissa_bits) + steps) as u8
+    }
+
+    /// Two to the power of `exponent`, times the steps from one to two.
+    fn power(&self, exponent: i32) -> f64 {
+        f64::from(exponent).exp2() * f64::from(1u32 << self.mantissa_bits)
+    }
+
+    fn decode(&self, bits: u8) -> f64 {
+        let magnitude = bits & 0x7f;
+        let (exponent, mantissa) = (
+            i32::from(magnitude >> self.mantissa_bits),
+            u32::from(magnitude) & ((1 << self.mantissa_bits) - 1),
+        );
+        let size = if Some(magnitude) == self.infinity {
+            f64::INFINITY
+        } else if magnitude > self.largest {
+            f64::NAN
+        } else {
+            let leading = if exponent == 0 { 0 } else { 1 << self.mantissa_bits };
+            f64::from(leading + mantissa) / self.power(self.bias - exponent.max(1))
+        };
+        if bits & 0x80 == 0 { size } else { -size }
+    }
+}
+
+macro_rules! small_floats {
+    ($($ty:ident $format:ident),*) => {$(
+        impl $ty {
+            /// The nearest number, ties to even; beyond the largest finite number that one, as kernels convert.
+            #[must_use]
+            pub fn from_f32(value: f32) -> $ty {
+                $ty($format.encode(f64::from(value)))
+            }
+
+            /// The nearest number, ties to even; beyond the largest finite number that one.
+            #[must_use]
+            pub fn from_f64(value: f64) -> $ty {
+                $ty($format.encode(value))
+            }
+
+            /// The number, exactly.
+            #[must_use]
+            #[allow(clippy::cast_possible_truncation, reason = "f32 has every number of eight bits")]
+            pub fn to_f32(self) -> f32 {
+                $format.decode(self.0) as f32
+            }
+
+            /// The number, exactly.
+            #[must_use]
+            pub fn to_f64(self) -> f64 {
+                $format.decode(self.0)
+            }
+        }
+    )*};
+}
+
+small_floats!(E4m3 E4M3, E5m2 E5M2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn eight_bit_floats_are_what_their_formats_say() {
+        for (bits, value) in
+            [(0x00, 0.0), (0x01, 0.001_953_125), (0x08, 0.015_625), (0x38, 1.0), (0x7e, 448.0)]
+        {
+            assert_eq!(E4m3(bits).to_f32(), value);
+            assert_eq!(E4m3(bits | 0x80).to_f32(), -value);
+        }
+        for (bits, value) in [(0x01, 2f32.powi(-16)), (0x04, 2f32.powi(-14)), (0x3c, 1.0), (0x7b, 57344.0)] {
+            assert_eq!(E5m2(bits).to_f32(), value);
+        }
+        assert!(E4m3(0x7f).to_f32().is_nan() && E4m3(0xff).to_f32().is_nan());
+        assert_eq!(E5m2(0xfc).to_f32(), f32::NEG_INFINITY);
+        assert!((0x7d..=0x7f).all(|bits| E5m2(bits).to_f32().is_nan()));
+    }
+
+    /// Every number comes back; between neighbours the nearer one is chosen, and of two equally near the even one.
+    fn rounds_to_nearest(from: fn(f64) -> u8, to: fn(u8) -> f64, largest: u8) {
+        for sign in [0, 0x80] {
+            for bits in 0..=largest {
+                assert_eq!(from(to(bits | sign)), bits | sign);
+                if bits == largest {
+                    continue;
+                }
+                let (low, high) = (to(bits | sign), to((bits + 1) | sign));
+                let middle = f64::midpoint(low, high);
+                let even = if bits % 2 == 0 { bits } else { bits + 1 };
+                assert_eq!(from(middle), even | sign, "the middle of {low} and {high}");
+                assert_eq!(from(f64::midpoint(low, middle)), bits | sign);
+                assert_eq!(from(f64::midpoint(middle, high)), (bits + 1) | sign);
+                // One bit of an f64 off the middle decides, too: there is no rounding in between.
+                let nudge = |by: f64| middle * (1.0 + by * f64::EPSILON);
+                assert_eq!(from(nudge(-2.0)), bits | sign);
+                assert_eq!(from(nudge(2.0)), (bits + 1) | sign);
+            }
+            let beyond = if sign == 0 { f64::INFINITY } else { f64::NEG_INFINITY };
+            assert_eq!(from(beyond), largest | sign);
+            assert_eq!(from(to(largest | sign) * 3.0), largest | sign);
+        }
+        assert_eq!(from(f64::NAN), NAN);
+        assert_eq!(from(1e-300), 0);
+        assert_eq!(from(-1e-300), 0x80);
+    }
+
+    #[test]
+    fn every_eight_bit_float_is_rounded_to() {
+        rounds_to_nearest(|x| E4m3::from_f64(x).0, |bits| E4m3(bits).to_f64(), 0x7e);
+        rounds_to_nearest(|x| E5m2::from_f64(x).0, |bits| E5m2(bits).to_f64(), 0x7b);
+        assert_eq!(E4m3::from_f32(-0.0), E4m3(0x80));
+        assert_eq!((E4m3::from_f32(464.0), E5m2::from_f32(3.0)), (E4m3(0x7e), E5m2(0x42)));
+    }
 }
