@@ -50,6 +50,12 @@ impl Builder {
         self.stack.last().copied().unwrap_or_else(|| self.func.body())
     }
 
+    /// Whether ops still go to a region or to one inside of it.
+    #[must_use]
+    pub fn is_open(&self, region: Region) -> bool {
+        self.stack.contains(&region)
+    }
+
     /// How many regions are open, the body included.
     #[must_use]
     pub fn depth(&self) -> usize {

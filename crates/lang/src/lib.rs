@@ -51,6 +51,7 @@ pub mod math;
 mod memory;
 mod mma;
 mod pipeline;
+mod reuse;
 mod role;
 mod special;
 #[doc(hidden)]
@@ -64,6 +65,7 @@ mod vector;
 mod warp;
 
 pub use prelude::*;
+pub use reuse::{Memo, mistake, same};
 
 /// A loop over host numbers that is written out: `for i in unroll(0..4)`.
 ///
