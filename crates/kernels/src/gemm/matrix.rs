@@ -79,7 +79,7 @@ impl Place {
 
 #[device]
 fn both_below(row: Val<u32>, rows: Val<u32>, column: Val<u32>, columns: Val<u32>) -> Val<bool> {
-    row < rows && column < columns
+    (row < rows) & (column < columns)
 }
 
 /// A matrix in global memory whose type and storage are known while staging.
@@ -141,12 +141,28 @@ impl GlobalMatrix {
         }
     }
 
-    /// The element at a place, or zero outside of the matrix.
+    /// The element at a place, or zero outside of the matrix and where a guard does not hold.
     #[track_caller]
-    pub(super) fn load<R: Number>(&self, place: &Place, further: u32) -> Val<R> {
+    pub(super) fn load<R: Number>(&self, place: &Place, further: u32, guard: Option<Val<bool>>) -> Val<R> {
         let at = self.at(place.batch, place.row, place.column + further);
-        let inside = place.bounds.map(|_| place.inside(further));
-        with_element!(self.element, T => load_converted::<T, R>(at, inside))
+        let condition = both(place.bounds.map(|_| place.inside(further)), guard);
+        with_element!(self.element, T => load_converted::<T, R>(at, condition))
+    }
+
+    /// Neighbours in a row, all of them in the matrix, which lies so that one access takes them.
+    #[track_caller]
+    pub(super) fn load_run<R: Number>(&self, place: &Place, count: u32) -> Vec<Val<R>> {
+        let at = self.at(place.batch, place.row, place.column);
+        with_element!(self.element, T => at.cast::<T>().load_vector(count).cast::<R>().elements())
+    }
+
+    /// Stores neighbours in a row, all of them in the matrix, which lies so that one access takes them.
+    #[track_caller]
+    pub(super) fn store_run<R: Number>(&self, place: &Place, values: &[Val<R>]) {
+        let at = self.at(place.batch, place.row, place.column);
+        with_element!(self.element, T => {
+            at.cast::<T>().store_vector(Vector::new(values.iter().map(|&value| narrow::<R, T>(value))));
+        });
     }
 
     /// Stores an element at a place, if it lies in the matrix.
@@ -158,8 +174,18 @@ impl GlobalMatrix {
     }
 }
 
+/// Whether all conditions hold that there are.
 #[track_caller]
-fn load_converted<T: LangElement, R: Number>(at: Global<u8>, inside: Option<Val<bool>>) -> Val<R> {
+pub(super) fn both(first: Option<Val<bool>>, second: Option<Val<bool>>) -> Option<Val<bool>> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(first & second),
+        (first, second) => first.or(second),
+    }
+}
+
+/// An element, converted; zero where a condition does not hold.
+#[track_caller]
+pub(super) fn load_converted<T: LangElement, R: Number>(at: Global<u8>, inside: Option<Val<bool>>) -> Val<R> {
     let at = at.cast::<T>();
     match inside {
         None => at.load().cast(),
@@ -181,11 +207,14 @@ fn zero<T: LangElement>() -> Val<T> {
     val(0.0f32).cast()
 }
 
-/// Converts a result: to nearest, and to the largest number instead of beyond it where the type has no infinity.
+/// Converts a result: to nearest, ties to even, and to the largest number instead of beyond it where the type has no infinity.
 #[track_caller]
 pub(super) fn narrow<R: Number, T: LangElement>(value: Val<R>) -> Val<T> {
     match T::ELEMENT {
-        Element::I8 | Element::U8 | Element::E4M3 | Element::E5M2 => value.cast_saturating(),
+        Element::I8 | Element::U8 | Element::I32 if R::ELEMENT.is_float() => {
+            value.cast_rounded(Round::Nearest)
+        }
+        Element::I8 | Element::U8 => value.cast_saturating(),
         _ => value.cast(),
     }
 }

@@ -245,7 +245,7 @@ impl Problem {
     /// Whether the description makes sense.
     ///
     /// # Errors
-    /// If an extent is beyond what kernels index, or rows of a matrix overlap.
+    /// If an extent is beyond what kernels index, rows of a matrix overlap, or the epilogue cannot be computed.
     pub fn check(&self) -> Result<(), GemmError> {
         for (what, found) in [("m", self.m), ("n", self.n), ("k", self.k), ("the batch", self.batch)] {
             if found > LARGEST_EXTENT {
@@ -253,6 +253,7 @@ impl Problem {
                 return Err(GemmError::TooLarge { what, found, limit });
             }
         }
+        self.epilogue.check(self)?;
         let result_columns = self.n / self.epilogue.columns_for_one();
         if !self.n.is_multiple_of(self.epilogue.columns_for_one()) {
             return Err(GemmError::Epilogue {

@@ -1,32 +1,106 @@
 //! Device code of an epilogue.
 
-use tilewright_lang::Argument;
+use std::marker::PhantomData;
+
+use tilewright_hardware::Element;
 use tilewright_lang::prelude::*;
+use tilewright_lang::{Argument, Memo, mistake, same};
 
-use super::{Epilogue, Expr};
-use crate::gemm::matrix::{GlobalMatrix, Place};
-use crate::gemm::problem::Problem;
+use super::expr::{Expr, ExtraOperand, Shape};
+use super::formula::Callable;
+use super::real::Fast;
+use super::walk::{Grid, Machine, Walk};
+use super::{Epilogue, Parameter};
+use crate::gemm::matrix::{GlobalMatrix, Place, both, load_converted, with_element};
+use crate::gemm::problem::{Batching, Problem};
 
-/// An epilogue inside of a kernel that is being staged. `R` is the type that it computes in.
+/// Elements of a vector that stay in registers for their next use: the columns of a thread in one piece of a tile.
+const REMEMBERED: usize = 16;
+
+/// In which type and with which functions an epilogue computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arithmetic {
+    /// Not at all.
+    Nothing,
+    /// In f32, with the fast forms of functions.
+    Fast,
+    /// In f32, with the accurate forms.
+    Accurate,
+    /// In f64.
+    Double,
+}
+
+/// An epilogue inside of a kernel that is being staged. `R` is the type that it computes in: [`Epilogue::computes_in`].
+///
+/// A kernel
+/// 1. calls [`Epilogue::stage`] at its start,
+/// 2. calls [`begin`](Staged::begin) where it turns to another tile,
+/// 3. calls [`apply`](Staged::apply) for every run of sums, converts what it gets (`narrow`), and stores it to D.
+///
+/// Sums that are integers (of 8-bit products) are converted to `R` first.
 #[derive(Debug)]
 pub struct Staged<R> {
     result: Expr,
+    arithmetic: Arithmetic,
+    /// Columns of the product that make one of D.
+    merged: u32,
+    /// Whether D has integers, so that results are rounded to such.
+    whole: bool,
     scalars: Vec<(String, Val<R>)>,
+    operands: Vec<Declared<R>>,
     c: Option<GlobalMatrix>,
+}
+
+/// An operand with its parameters.
+#[derive(Debug)]
+struct Declared<R> {
+    operand: ExtraOperand,
+    memory: Memory,
+    /// Elements that were loaded, by member of the batch and index.
+    loaded: Memo<(Val<u32>, Val<u32>), Val<R>>,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Matrix(GlobalMatrix),
+    Vector { origin: Global<u8>, batch_stride: Option<Val<u64>> },
 }
 
 impl Epilogue {
     /// Declares the run-time parameters of the epilogue; at the start of a kernel. [`Epilogue::bindings`] says what they get.
+    ///
+    /// `R` is what [`Epilogue::computes_in`] says; anything else is reported as a mistake of the kernel.
     #[must_use]
     #[track_caller]
     pub fn stage<R: Number>(&self, problem: &Problem) -> Staged<R> {
-        let scalars = self.scalars().into_iter().map(|name| {
-            let value = Argument::declare(&name);
-            (name, value)
-        });
+        let expected = self.computes_in(&problem.types);
+        if R::ELEMENT != expected {
+            mistake(format!("an epilogue that is staged for {}; it computes in {expected}", R::ELEMENT));
+        }
+        let wide = problem.types.d.bytes() >= 4 || self.stores_wide();
+        let whole = problem.types.d.is_int() && expected != Element::I32;
+        let arithmetic = match expected {
+            Element::F64 => Arithmetic::Double,
+            _ if self.is_identity() && !whole => Arithmetic::Nothing,
+            _ if wide => Arithmetic::Accurate,
+            _ => Arithmetic::Fast,
+        };
+        let (mut scalars, mut operands) = (Vec::new(), Vec::new());
+        for parameter in self.parameters() {
+            match parameter {
+                Parameter::Scalar { parameter, name } => scalars.push((name, Argument::declare(&parameter))),
+                Parameter::Operand { parameter, operand } => {
+                    operands.push(Declared::new(&parameter, operand));
+                }
+            }
+        }
         Staged {
             result: self.result().clone(),
-            scalars: scalars.collect(),
+            arithmetic,
+            merged: self.columns_for_one(),
+            whole,
+            scalars,
+            operands,
             c: self
                 .reads_c()
                 .then(|| GlobalMatrix::declare("c", &problem.c, problem.types.c, problem.batching)),
@@ -34,30 +108,268 @@ impl Epilogue {
     }
 }
 
-impl<R: Number> Staged<R> {
-    /// The results for neighbours in a row, given their sums, and the elements of C if the kernel has them already.
-    #[must_use]
+impl<R: Number> Declared<R> {
     #[track_caller]
-    pub fn apply(&mut self, place: Place, sums: Vector<R>, c: Option<Vector<R>>) -> Vector<R> {
-        let element = |i: u32| self.evaluate(&self.result, &place, i, sums.get(i), c.map(|c| c.get(i)));
-        Vector::new((0..sums.len()).map(element))
+    fn new(parameter: &str, operand: ExtraOperand) -> Declared<R> {
+        let memory = match operand.shape {
+            Shape::Matrix(placement) => Memory::Matrix(GlobalMatrix::declare(
+                parameter,
+                &placement,
+                operand.element,
+                Batching::Strided,
+            )),
+            _ => Memory::Vector {
+                origin: Argument::declare(parameter),
+                batch_stride: (operand.batch_stride != 0)
+                    .then(|| Argument::declare(&format!("{parameter}_batch"))),
+            },
+        };
+        Declared { operand, memory, loaded: Memo::new(REMEMBERED) }
     }
 
     #[track_caller]
-    fn evaluate(&self, expr: &Expr, place: &Place, i: u32, sum: Val<R>, c: Option<Val<R>>) -> Val<R> {
-        let evaluate = |expr| self.evaluate(expr, place, i, sum, c);
-        match expr {
-            Expr::Sum => sum,
-            Expr::C => match (c, &self.c) {
-                (Some(c), _) => c,
-                (None, Some(source)) => source.load(place, i),
-                (None, None) => val(R::ZERO),
-            },
-            Expr::Scalar(name) => {
-                self.scalars.iter().find(|(known, _)| known == name).map_or(val(R::ZERO), |&(_, value)| value)
+    fn read(&mut self, place: &Place, guard: Option<Val<bool>>, count: u32) -> Vec<Val<R>> {
+        match self.memory {
+            Memory::Matrix(matrix) => {
+                let plain = place.bounds.is_none() && guard.is_none();
+                if plain && count > 1 && self.operand.vector().is_multiple_of(count) {
+                    return matrix.load_run(place, count);
+                }
+                (0..count).map(|i| matrix.load(place, i, guard)).collect()
             }
-            Expr::Add(x, y) => evaluate(x) + evaluate(y),
-            Expr::Multiply(x, y) => evaluate(x) * evaluate(y),
+            Memory::Vector { origin, batch_stride } => match self.operand.shape {
+                Shape::PerColumn => {
+                    let mut values = Vec::new();
+                    for i in 0..count {
+                        let column = if i == 0 { place.column } else { place.column + i };
+                        let inside = place.bounds.map(|(_, columns)| below(column, columns));
+                        values.push(self.element(origin, batch_stride, place.batch, column, inside, guard));
+                    }
+                    values
+                }
+                Shape::PerRow => {
+                    let inside = place.bounds.map(|(rows, _)| below(place.row, rows));
+                    let one = self.element(origin, batch_stride, place.batch, place.row, inside, guard);
+                    vec![one; count as usize]
+                }
+                _ => {
+                    let one = self.element(origin, batch_stride, place.batch, val(0u32), None, guard);
+                    vec![one; count as usize]
+                }
+            },
         }
     }
+
+    /// An element of a vector, unless it is in a register already.
+    #[track_caller]
+    fn element(
+        &mut self,
+        origin: Global<u8>,
+        batch_stride: Option<Val<u64>>,
+        batch: Val<u32>,
+        index: Val<u32>,
+        inside: Option<Val<bool>>,
+        guard: Option<Val<bool>>,
+    ) -> Val<R> {
+        let batched = batch_stride.is_some();
+        let is_it = |&(b, i): &(Val<u32>, Val<u32>)| same(i, index) && (!batched || same(b, batch));
+        // What was loaded without the guard is right with it, but not the other way round.
+        if let Some(value) = self.loaded.find(is_it) {
+            return value;
+        }
+        let bytes = u64::from(self.operand.element.bytes());
+        let start =
+            batch_stride.map_or(origin, |stride| origin.byte_add(batch.cast::<u64>() * stride * bytes));
+        let condition = both(inside, guard);
+        let value = with_element!(self.operand.element, T => {
+            load_converted::<T, R>(start.cast::<T>().at(index).cast(), condition)
+        });
+        if guard.is_none() {
+            self.loaded.insert((batch, index), value);
+        }
+        value
+    }
+}
+
+#[device]
+fn below(index: Val<u32>, extent: Val<u32>) -> Val<bool> {
+    index < extent
+}
+
+impl<R: Number> Staged<R> {
+    /// Another tile begins: nothing that was loaded for the last one is kept.
+    pub fn begin(&mut self) {
+        for operand in &mut self.operands {
+            operand.loaded.clear();
+        }
+    }
+
+    /// The results for neighbours in a row, given their sums, and the elements of C if the kernel has them already.
+    ///
+    /// `place` is that of the first sum in the product; its column is a multiple of the number of sums, if that is a power of two.
+    /// There are as many results as sums (and elements of C), or one for [`columns_for_one`](Epilogue::columns_for_one) of them: then
+    /// the first of them belongs to column `place.column / columns_for_one` of D. For a D of integers they are whole numbers,
+    /// so that every conversion is right.
+    #[must_use]
+    #[track_caller]
+    pub fn apply(&mut self, place: Place, sums: Vector<R>, c: Option<Vector<R>>) -> Vector<R> {
+        if !sums.len().is_multiple_of(self.merged) {
+            mistake(format!("a run of {} sums; expected a multiple of {}", sums.len(), self.merged));
+            return sums;
+        }
+        match self.arithmetic {
+            Arithmetic::Nothing => sums,
+            Arithmetic::Fast => self.compute::<Fast>(place, sums, c),
+            Arithmetic::Accurate => self.compute::<Val<f32>>(place, sums, c),
+            Arithmetic::Double => self.compute::<Val<f64>>(place, sums, c),
+        }
+    }
+
+    #[track_caller]
+    fn compute<N: OnDevice>(&mut self, place: Place, sums: Vector<R>, c: Option<Vector<R>>) -> Vector<R> {
+        let merged = self.merged;
+        let on_d = if merged == 1 {
+            place
+        } else {
+            let bounds = place.bounds.map(|(rows, columns)| (rows, columns / merged));
+            Place { column: place.column / merged, bounds, ..place }
+        };
+        let numbers = sums.elements().into_iter().map(N::read).collect();
+        // Taken out for the walk, which also needs the rest of `self`.
+        let result = std::mem::replace(&mut self.result, Expr::Sum);
+        let whole = self.whole;
+        let machine =
+            OnPlace { staged: self, product: place, on_d, c, guards: Vec::new(), kind: PhantomData };
+        let results = Walk::new(machine, numbers, merged as usize).run(&result);
+        self.result = result;
+        let finish = |x: N| if whole { x.round_even() } else { x };
+        Vector::new(results.into_iter().map(|x| finish(x).write::<R>()))
+    }
+}
+
+/// Numbers that are staged.
+trait OnDevice: Callable<Truth = Val<bool>> {
+    #[track_caller]
+    fn read<R: Number>(value: Val<R>) -> Self;
+    #[track_caller]
+    fn write<R: Number>(self) -> Val<R>;
+    #[track_caller]
+    fn is_nonzero(self) -> Val<bool>;
+}
+
+#[device]
+fn differs<T: Number>(x: Val<T>, y: Val<T>) -> Val<bool> {
+    x != y
+}
+
+impl OnDevice for Fast {
+    fn read<R: Number>(value: Val<R>) -> Fast {
+        Fast(value.cast())
+    }
+    fn write<R: Number>(self) -> Val<R> {
+        self.0.cast()
+    }
+    fn is_nonzero(self) -> Val<bool> {
+        differs(self.0, val(0.0))
+    }
+}
+
+macro_rules! on_device {
+    ($($ty:ty),*) => {$(
+        impl OnDevice for Val<$ty> {
+            fn read<R: Number>(value: Val<R>) -> Val<$ty> {
+                value.cast()
+            }
+            fn write<R: Number>(self) -> Val<R> {
+                self.cast()
+            }
+            fn is_nonzero(self) -> Val<bool> {
+                differs(self, val(0.0))
+            }
+        }
+    )*};
+}
+on_device!(f32, f64);
+
+/// A run in a kernel.
+struct OnPlace<'s, R, N> {
+    staged: &'s mut Staged<R>,
+    product: Place,
+    on_d: Place,
+    c: Option<Vector<R>>,
+    /// Whether the factors around here are not zero, each with those before it.
+    guards: Vec<Val<bool>>,
+    kind: PhantomData<N>,
+}
+
+impl<R: Number, N> OnPlace<'_, R, N> {
+    fn place(&self, grid: Grid) -> Place {
+        match grid {
+            Grid::Product => self.product,
+            Grid::Result => self.on_d,
+        }
+    }
+
+    fn operand(&mut self, operand: &ExtraOperand) -> Option<&mut Declared<R>> {
+        self.staged.operands.iter_mut().find(|declared| declared.operand.name == operand.name)
+    }
+}
+
+impl<R: Number, N: OnDevice> Machine for OnPlace<'_, R, N> {
+    type Number = N;
+
+    #[track_caller]
+    fn scalar(&mut self, name: &str) -> N {
+        let known = self.staged.scalars.iter().find(|(known, _)| known == name);
+        N::read(known.map_or(val(R::ZERO), |&(_, value)| value))
+    }
+
+    #[track_caller]
+    fn c(&mut self, count: usize) -> Vec<N> {
+        let (place, guard) = (self.on_d, self.guards.last().copied());
+        match (self.c, self.staged.c) {
+            (Some(c), _) => c.elements().into_iter().map(N::read).collect(),
+            (None, Some(c)) => (0..to_u32(count)).map(|i| N::read(c.load::<R>(&place, i, guard))).collect(),
+            (None, None) => vec![N::of(0.0); count],
+        }
+    }
+
+    #[track_caller]
+    fn read(&mut self, operand: &ExtraOperand, grid: Grid, count: usize) -> Vec<N> {
+        let (place, guard) = (self.place(grid), self.guards.last().copied());
+        let Some(declared) = self.operand(operand) else { return vec![N::of(0.0); count] };
+        declared.read(&place, guard, to_u32(count)).into_iter().map(N::read).collect()
+    }
+
+    #[track_caller]
+    fn store(&mut self, operand: &ExtraOperand, grid: Grid, values: &[N]) {
+        let place = self.place(grid);
+        let Some(declared) = self.operand(operand) else { return };
+        let Memory::Matrix(matrix) = declared.memory else { return };
+        let values: Vec<Val<R>> = values.iter().map(|value| value.write()).collect();
+        let count = to_u32(values.len());
+        if place.bounds.is_none() && declared.operand.vector().is_multiple_of(count) {
+            return matrix.store_run(&place, &values);
+        }
+        for (i, value) in (0u32..).zip(values) {
+            matrix.store(&place, i, value);
+        }
+    }
+
+    #[track_caller]
+    fn enter(&mut self, factor: N) {
+        let guard = both(self.guards.last().copied(), Some(factor.is_nonzero()));
+        self.guards.extend(guard);
+    }
+
+    #[track_caller]
+    fn leave(&mut self, factor: N, values: Vec<N>) -> Vec<N> {
+        self.guards.pop();
+        let holds = factor.is_nonzero();
+        values.into_iter().map(|x| N::choose(holds, factor * x, N::of(0.0))).collect()
+    }
+}
+
+fn to_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -1,70 +1,219 @@
 //! [`Epilogue`]: what happens to the sums of a product on their way to D.
 //!
-//! An epilogue is an expression over the sum, the matrix C, and operands and numbers that the run gives by name. The same expression
-//! stages device code ([`Epilogue::stage`]) and computes the reference on the host.
+//! An epilogue is an [expression](Expr) over the sum, the matrix C, and operands and numbers that the run gives by name. The same
+//! expression stages device code ([`Epilogue::stage`]) and computes on the host ([`Reference`]).
+//!
+//! ```
+//! use tilewright_hardware::Element::{BF16, F32};
+//! use tilewright_kernels::gemm::epilogue::Epilogue;
+//!
+//! // D = gelu(alpha * A * B + bias)
+//! let epilogue = Epilogue::new().alpha().bias_per_column("bias", BF16).gelu();
+//! assert_eq!(epilogue.to_string(), "gelu((($alpha * sum) + [column bias:bf16]))");
+//!
+//! // 8-bit floats with a scale for each row of A and each column of B.
+//! let scaled = Epilogue::new().scale_rows("scale_a", F32).scale_columns("scale_b", F32);
+//! assert_eq!(scaled.operands().len(), 2);
+//! ```
 //!
 //! Contract: structure only. Names of operands and numbers are part of an epilogue, their values are not, so that plans can be shared.
+//! Epilogues compute in f32, or in f64 if the product accumulates so; sums of integers are converted to f32 (exact up to 2^24) unless
+//! nothing is computed at all. Results of 16 and 8 bits come from the fast forms of functions ([`Fast`]), wider ones from the accurate
+//! forms. [`Epilogue::check`] says what cannot be computed.
 
+mod check;
 mod device;
+mod expr;
+mod formula;
+mod real;
+mod reference;
+mod walk;
+
+use std::fmt;
+
+use tilewright_hardware::Element;
 
 pub use super::matrix::Place;
 pub use device::Staged;
+pub use expr::{Access, Constant, Expr, ExtraOperand, Pick, Shape};
+pub use formula::{Binary, Formula, Unary, UserFunction};
+pub use real::{Fast, Real};
+pub use reference::{HostNumber, HostOperands, Reference, decode, encode};
 
 use super::matrix::GlobalMatrix;
-use super::problem::Problem;
+use super::problem::{Placement, Problem, Types};
 use super::recipe::{Binding, Operand};
 
-/// An expression over the elements at one place of D.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Expr {
-    /// The sum of products.
-    Sum,
-    /// The element of C.
-    C,
-    /// A number of the run, by name.
-    Scalar(String),
-    /// The sum of two expressions.
-    Add(Box<Expr>, Box<Expr>),
-    /// The product of two expressions.
-    Multiply(Box<Expr>, Box<Expr>),
-}
-
-impl Expr {
-    /// Every part of the expression, itself included.
-    pub fn visit(&self, f: &mut impl FnMut(&Expr)) {
-        f(self);
-        match self {
-            Expr::Sum | Expr::C | Expr::Scalar(_) => {}
-            Expr::Add(x, y) | Expr::Multiply(x, y) => {
-                x.visit(f);
-                y.visit(f);
-            }
-        }
-    }
-}
-
 /// What happens to the sums of a product on their way to D.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// Methods apply to what was there before: `Epilogue::new().alpha().relu()` is `relu(alpha * sum)`.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Epilogue {
     result: Expr,
 }
 
+impl Default for Epilogue {
+    fn default() -> Epilogue {
+        Epilogue::identity()
+    }
+}
+
+impl From<Expr> for Epilogue {
+    fn from(result: Expr) -> Epilogue {
+        Epilogue { result }
+    }
+}
+
+/// Everything that decides what is computed and how, but no extents: part of the keys of kernels.
+impl fmt::Display for Epilogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.result.fmt(f)
+    }
+}
+
+impl fmt::Debug for Epilogue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A run-time parameter of a kernel with an epilogue. Its name cannot be that of one of the kernel's own.
+enum Parameter {
+    Scalar { parameter: String, name: String },
+    Operand { parameter: String, operand: ExtraOperand },
+}
+
+/// How epilogues are made.
 impl Epilogue {
+    /// `D = A * B`, to be continued.
+    #[must_use]
+    pub fn new() -> Epilogue {
+        Epilogue::identity()
+    }
+
     /// `D = A * B`.
     #[must_use]
     pub fn identity() -> Epilogue {
-        Epilogue { result: Expr::Sum }
+        Expr::Sum.into()
     }
 
-    /// `D = alpha * A * B + beta * C`, with the numbers `alpha` and `beta` of the run.
+    /// `D = alpha * A * B + beta * C`, with the numbers `alpha` and `beta` of the run. C is not read where `beta` is zero.
     #[must_use]
     pub fn linear() -> Epilogue {
-        let times =
-            |scalar: &str, what| Expr::Multiply(Box::new(Expr::Scalar(scalar.to_owned())), Box::new(what));
-        Epilogue { result: Expr::Add(Box::new(times("alpha", Expr::Sum)), Box::new(times("beta", Expr::C))) }
+        Epilogue::new().alpha().beta_c()
     }
 
+    /// Any expression of what was there before.
+    #[must_use]
+    pub fn then(self, f: impl FnOnce(Expr) -> Expr) -> Epilogue {
+        f(self.result).into()
+    }
+
+    /// Times the number `alpha` of the run.
+    #[must_use]
+    pub fn alpha(self) -> Epilogue {
+        self.then(|x| Expr::scalar("alpha") * x)
+    }
+
+    /// Plus `beta * C`, `beta` being a number of the run. C is not read where `beta` is zero.
+    #[must_use]
+    pub fn beta_c(self) -> Epilogue {
+        self.then(|x| x + Expr::C.weighted("beta"))
+    }
+
+    /// Plus a vector with one element for each column.
+    #[must_use]
+    pub fn bias_per_column(self, name: &str, element: Element) -> Epilogue {
+        self.then(|x| x + Expr::per_column(name, element))
+    }
+
+    /// Plus a vector with one element for each row.
+    #[must_use]
+    pub fn bias_per_row(self, name: &str, element: Element) -> Epilogue {
+        self.then(|x| x + Expr::per_row(name, element))
+    }
+
+    /// Times a vector with one element for each row.
+    #[must_use]
+    pub fn scale_rows(self, name: &str, element: Element) -> Epilogue {
+        self.then(|x| x * Expr::per_row(name, element))
+    }
+
+    /// Times a vector with one element for each column.
+    #[must_use]
+    pub fn scale_columns(self, name: &str, element: Element) -> Epilogue {
+        self.then(|x| x * Expr::per_column(name, element))
+    }
+
+    /// Times one f32 in memory of the device: the scale of a tensor of 8-bit floats.
+    #[must_use]
+    pub fn scale(self, name: &str) -> Epilogue {
+        self.then(|x| x * Expr::one(name, Element::F32))
+    }
+
+    /// Plus a matrix.
+    #[must_use]
+    pub fn residual(self, name: &str, element: Element, placement: Placement) -> Epilogue {
+        self.then(|x| x + Expr::matrix(name, element, placement))
+    }
+
+    /// Writes what was there before to a matrix, for the backward pass for example, and goes on with it.
+    #[must_use]
+    pub fn store(self, name: &str, element: Element, placement: Placement) -> Epilogue {
+        self.then(|x| x.store(name, element, placement))
+    }
+
+    /// Zero instead of negative values.
+    #[must_use]
+    pub fn relu(self) -> Epilogue {
+        self.then(Expr::relu)
+    }
+
+    /// `x/2 * (1 + erf(x / sqrt(2)))`.
+    #[must_use]
+    pub fn gelu(self) -> Epilogue {
+        self.then(Expr::gelu)
+    }
+
+    /// The approximation of `gelu` by `tanh`.
+    #[must_use]
+    pub fn gelu_tanh(self) -> Epilogue {
+        self.then(Expr::gelu_tanh)
+    }
+
+    /// `x * sigmoid(x)`.
+    #[must_use]
+    pub fn silu(self) -> Epilogue {
+        self.then(Expr::silu)
+    }
+
+    /// The logistic function.
+    #[must_use]
+    pub fn sigmoid(self) -> Epilogue {
+        self.then(Expr::sigmoid)
+    }
+
+    /// The hyperbolic tangent.
+    #[must_use]
+    pub fn tanh(self) -> Epilogue {
+        self.then(Expr::tanh)
+    }
+
+    /// A user's function.
+    #[must_use]
+    pub fn map(self, formula: impl Formula) -> Epilogue {
+        self.then(|x| x.map(formula))
+    }
+
+    /// `silu(gate) * up` of pairs of columns: even ones are gates, odd ones are ups. D has half as many columns as the product.
+    #[must_use]
+    pub fn swiglu(self) -> Epilogue {
+        self.then(|x| x.clone().first_of_pair().silu() * x.second_of_pair())
+    }
+}
+
+/// What epilogues say of themselves.
+impl Epilogue {
     /// What D gets.
     #[must_use]
     pub fn result(&self) -> &Expr {
@@ -92,7 +241,23 @@ impl Epilogue {
     /// Columns of the product that make one column of D.
     #[must_use]
     pub fn columns_for_one(&self) -> u32 {
-        1
+        if self.any(|expr| matches!(expr, Expr::Pick(..))) { 2 } else { 1 }
+    }
+
+    /// The type that it computes in, and that its [device code](Epilogue::stage) takes sums in: i32 if there is nothing to compute
+    /// and sums are i32, f64 if sums are f64, else f32.
+    #[must_use]
+    pub fn computes_in(&self, types: &Types) -> Element {
+        match types.accumulate {
+            Element::I32 if self.is_identity() => Element::I32,
+            Element::F64 => Element::F64,
+            _ => Element::F32,
+        }
+    }
+
+    /// Whether it writes more than 16 bits anywhere besides D.
+    fn stores_wide(&self) -> bool {
+        self.any(|expr| matches!(expr, Expr::Store(operand, _) if operand.element.bytes() >= 4))
     }
 
     /// The numbers that a run must give, by name.
@@ -100,7 +265,7 @@ impl Epilogue {
     pub fn scalars(&self) -> Vec<String> {
         let mut names = Vec::new();
         self.result.visit(&mut |expr| {
-            if let Expr::Scalar(name) = expr
+            if let Expr::Scalar(name) | Expr::Weighted(name, _) = expr
                 && !names.contains(name)
             {
                 names.push(name.clone());
@@ -109,20 +274,142 @@ impl Epilogue {
         names
     }
 
+    /// The operands besides C that a run must give, by name, each once.
+    #[must_use]
+    pub fn operands(&self) -> Vec<ExtraOperand> {
+        let mut operands: Vec<ExtraOperand> = Vec::new();
+        for operand in self.all_operands() {
+            if operands.iter().all(|known| known.name != operand.name) {
+                operands.push(operand);
+            }
+        }
+        operands
+    }
+
+    /// The operands of all parts of the expression, in order.
+    fn all_operands(&self) -> Vec<ExtraOperand> {
+        fn collect(expr: &Expr, before_pairs: bool, operands: &mut Vec<ExtraOperand>) {
+            if let Expr::Read(operand) | Expr::Store(operand, _) = expr {
+                let access = if matches!(expr, Expr::Read(_)) { Access::Read } else { Access::Write };
+                operands.push(ExtraOperand { access, before_pairs, ..operand.clone() });
+            }
+            for part in expr.parts() {
+                collect(part, before_pairs || matches!(expr, Expr::Pick(..)), operands);
+            }
+        }
+        let mut operands = Vec::new();
+        collect(&self.result, false, &mut operands);
+        operands
+    }
+
     /// The epilogue of the transposed product: rows become columns.
     #[must_use]
     pub fn transposed(&self) -> Epilogue {
-        self.clone()
+        self.result.transposed().into()
+    }
+
+    fn parameters(&self) -> Vec<Parameter> {
+        let scalars = self
+            .scalars()
+            .into_iter()
+            .map(|name| Parameter::Scalar { parameter: format!("scalar_{name}"), name });
+        let operands = (0u32..).zip(self.operands()).map(|(i, operand)| Parameter::Operand {
+            parameter: format!("extra{i}_{}", operand.name),
+            operand,
+        });
+        scalars.chain(operands).collect()
     }
 
     /// What the parameters that [`stage`](Epilogue::stage) declares get.
     #[must_use]
     pub fn bindings(&self, problem: &Problem) -> Vec<(String, Binding)> {
-        let mut bindings: Vec<_> =
-            self.scalars().into_iter().map(|name| (name.clone(), Binding::Scalar(name))).collect();
+        let mut bindings = Vec::new();
+        for parameter in self.parameters() {
+            match parameter {
+                Parameter::Scalar { parameter, name } => bindings.push((parameter, Binding::Scalar(name))),
+                Parameter::Operand { parameter, operand } => {
+                    let memory = Operand::Extra(operand.name);
+                    match operand.shape {
+                        Shape::Matrix(placement) => {
+                            bindings.extend(GlobalMatrix::bindings(&parameter, memory, &placement));
+                        }
+                        _ => {
+                            let stride = Binding::U64(operand.batch_stride);
+                            let strides =
+                                (operand.batch_stride != 0).then(|| (format!("{parameter}_batch"), stride));
+                            bindings.push((parameter, Binding::Pointer(memory, 0)));
+                            bindings.extend(strides);
+                        }
+                    }
+                }
+            }
+        }
         if self.reads_c() {
             bindings.extend(GlobalMatrix::bindings("c", Operand::C, &problem.c));
         }
         bindings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::problem::Storage;
+    use Element::{BF16, F32};
+
+    #[test]
+    fn texts_tell_epilogues_apart() {
+        let dense = |m, n| Placement::dense(Storage::RowMajor, m, n);
+        assert_eq!(Epilogue::linear().to_string(), "(($alpha * sum) + weighted($beta, c))");
+        let text = |epilogue: Epilogue| epilogue.to_string();
+        assert_eq!(
+            text(Epilogue::new().store("pre", BF16, dense(8, 8)).swiglu()),
+            "(silu(first(store([matrix pre:bf16 row-major w8], sum))) * second(store([matrix pre:bf16 row-major w8], sum)))"
+        );
+        // Extents are no part of it, what changes the code is.
+        let residual = |m, n| text(Epilogue::new().residual("x", F32, dense(m, n)));
+        assert_eq!(residual(8, 8), residual(16, 4));
+        assert_ne!(residual(8, 8), residual(8, 7));
+        let shared = ExtraOperand::new("b", F32, Shape::PerRow);
+        assert_ne!(text(Expr::from(shared.clone()).into()), text(Expr::from(shared.each_batch(7)).into()));
+    }
+
+    #[test]
+    fn transposing_swaps_rows_and_columns() {
+        let placement = Placement::dense(Storage::RowMajor, 4, 6);
+        let epilogue =
+            Epilogue::linear().bias_per_column("b", BF16).scale_rows("s", F32).residual("x", BF16, placement);
+        let transposed = epilogue.transposed();
+        let shapes: Vec<Shape> = transposed.operands().iter().map(|operand| operand.shape).collect();
+        assert_eq!(shapes, [Shape::PerRow, Shape::PerColumn, Shape::Matrix(placement.transposed())]);
+        assert_eq!(transposed.transposed(), epilogue);
+        assert!(transposed.reads_c() && transposed.scalars() == ["alpha", "beta"]);
+    }
+
+    #[test]
+    fn operands_say_how_much_memory_they_need() {
+        let x = Placement { leading: 9, batch_stride: 100, ..Placement::dense(Storage::ColumnMajor, 4, 3) };
+        let bias = Expr::from(ExtraOperand::new("bias", BF16, Shape::PerColumn).each_batch(8));
+        let epilogue =
+            Epilogue::new().then(|sum| sum + bias).swiglu().scale_columns("s", F32).residual("x", F32, x);
+        let problem = Problem { batch: 3, epilogue, ..Problem::new(4, 6, 2, Types::of(BF16)) };
+        let sizes: Vec<(String, u64)> = problem
+            .epilogue
+            .operands()
+            .into_iter()
+            .map(|operand| (operand.name.clone(), operand.elements(&problem)))
+            .collect();
+        let expected = [("bias", 2 * 8 + 6), ("s", 3), ("x", 2 * 100 + 2 * 9 + 4)];
+        assert_eq!(sizes, expected.map(|(name, size)| (name.to_owned(), size)));
+        assert_eq!(problem.epilogue.columns_for_one(), 2);
+        assert_eq!(problem.epilogue.bindings(&problem).len(), 2 + 1 + 3);
+    }
+
+    #[test]
+    fn integers_stay_integers_only_if_nothing_is_computed() {
+        let types = Types::of(Element::I8);
+        assert_eq!(Epilogue::identity().computes_in(&types), Element::I32);
+        assert_eq!(Epilogue::new().alpha().computes_in(&types), Element::F32);
+        assert_eq!(Epilogue::linear().computes_in(&Types::of(Element::F64)), Element::F64);
     }
 }

@@ -1,0 +1,452 @@
+//! [`Expr`]: what an epilogue computes, as a tree over the sum and the operands at one place of D.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops;
+
+use tilewright_hardware::Element;
+
+use super::formula::{Binary, Formula, Unary, UserFunction};
+use crate::gemm::problem::{Placement, Problem, Storage};
+
+/// Where the elements of an operand belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shape {
+    /// One for each row.
+    PerRow,
+    /// One for each column.
+    PerColumn,
+    /// One for all.
+    One,
+    /// One for each place.
+    Matrix(Placement),
+}
+
+/// Whether an epilogue reads or writes an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes it.
+    Write,
+}
+
+/// An operand of an epilogue besides C, in memory of the device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ExtraOperand {
+    /// Its name: the run gives its memory by it.
+    pub name: String,
+    /// The type of its elements.
+    pub element: Element,
+    /// Where they belong.
+    pub shape: Shape,
+    /// Elements from one member of a batch to the next, for all shapes but matrices, which say it themselves. Zero is one for all.
+    pub batch_stride: u64,
+    /// Whether it is read or written.
+    pub access: Access,
+    /// Whether it has a column for each column of the product, where D has one for two of them.
+    pub(super) before_pairs: bool,
+}
+
+impl ExtraOperand {
+    /// An operand that is read, the same for all members of a batch unless its placement says otherwise.
+    #[must_use]
+    pub fn new(name: &str, element: Element, shape: Shape) -> ExtraOperand {
+        let (name, access) = (name.to_owned(), Access::Read);
+        ExtraOperand { name, element, shape, batch_stride: 0, access, before_pairs: false }
+    }
+
+    /// The same with elements of its own for each member of a batch, so many after those of the one before. Matrices say this in their
+    /// placement.
+    #[must_use]
+    pub fn each_batch(self, stride: u64) -> ExtraOperand {
+        ExtraOperand { batch_stride: stride, ..self }
+    }
+
+    /// Neighbours in a row that one access may take, wherever it starts at a multiple of as many: 1 unless a matrix lies so.
+    pub(super) fn vector(&self) -> u32 {
+        match self.shape {
+            Shape::Matrix(placement) if placement.storage == Storage::RowMajor => {
+                placement.vector(self.element, 2, 16 / self.element.bytes())
+            }
+            _ => 1,
+        }
+    }
+
+    /// Rows and columns that it belongs to.
+    #[must_use]
+    pub fn extents(&self, problem: &Problem) -> (u32, u32) {
+        let merged = if self.before_pairs { 1 } else { problem.epilogue.columns_for_one() };
+        (problem.m, problem.n / merged)
+    }
+
+    /// Elements from the first to the last that a run touches: what its memory must have.
+    #[must_use]
+    pub fn elements(&self, problem: &Problem) -> u64 {
+        let (rows, columns) = self.extents(problem);
+        let (rows, columns) = (u64::from(rows), u64::from(columns));
+        let members = u64::from(problem.batch.max(1)) - 1;
+        match self.shape {
+            _ if rows == 0 || columns == 0 || problem.batch == 0 => 0,
+            Shape::PerRow => members * self.batch_stride + rows,
+            Shape::PerColumn => members * self.batch_stride + columns,
+            Shape::One => members * self.batch_stride + 1,
+            Shape::Matrix(placement) => {
+                let (slow, fast) = match placement.storage {
+                    Storage::RowMajor => (rows, columns),
+                    Storage::ColumnMajor => (columns, rows),
+                };
+                members * placement.batch_stride + (slow - 1) * placement.leading + fast
+            }
+        }
+    }
+
+    /// Where the element of a place lies, counted in elements.
+    #[must_use]
+    pub fn index(&self, batch: u32, row: u32, column: u32) -> u64 {
+        let [batch, row, column] = [batch, row, column].map(u64::from);
+        match self.shape {
+            Shape::PerRow => batch * self.batch_stride + row,
+            Shape::PerColumn => batch * self.batch_stride + column,
+            Shape::One => batch * self.batch_stride,
+            Shape::Matrix(Placement { storage, leading, batch_stride, .. }) => {
+                let (slow, fast) = match storage {
+                    Storage::RowMajor => (row, column),
+                    Storage::ColumnMajor => (column, row),
+                };
+                batch * batch_stride + slow * leading + fast
+            }
+        }
+    }
+
+    fn transposed(&self) -> ExtraOperand {
+        let shape = match self.shape {
+            Shape::PerRow => Shape::PerColumn,
+            Shape::PerColumn => Shape::PerRow,
+            Shape::One => Shape::One,
+            Shape::Matrix(placement) => Shape::Matrix(placement.transposed()),
+        };
+        ExtraOperand { shape, ..self.clone() }
+    }
+}
+
+impl fmt::Display for ExtraOperand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, element) = (&self.name, self.element);
+        let batched = if self.batch_stride == 0 { "" } else { " batched" };
+        match self.shape {
+            Shape::PerRow => write!(f, "row {name}:{element}{batched}"),
+            Shape::PerColumn => write!(f, "column {name}:{element}{batched}"),
+            Shape::One => write!(f, "one {name}:{element}{batched}"),
+            Shape::Matrix(placement) => {
+                let order = match placement.storage {
+                    Storage::RowMajor => "row-major",
+                    Storage::ColumnMajor => "column-major",
+                };
+                write!(f, "matrix {name}:{element} {order} w{}", self.vector())
+            }
+        }
+    }
+}
+
+/// A number that is part of an epilogue. Equal if the bits are.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant(pub f64);
+
+impl PartialEq for Constant {
+    fn eq(&self, other: &Constant) -> bool {
+        self.0.to_bits() == other.0.to_bits()
+    }
+}
+
+impl Eq for Constant {}
+
+impl Hash for Constant {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.to_bits().hash(state);
+    }
+}
+
+/// One of two neighbours that make one element of D.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pick {
+    /// The second of them.
+    pub second: bool,
+    /// Whether they are neighbours in a column, as after transposing. No kernel computes this.
+    pub in_column: bool,
+}
+
+/// An expression over the elements at one place of D.
+///
+/// Operators and methods build it; [`Epilogue::from`](super::Epilogue) makes an epilogue of it.
+///
+/// ```
+/// use tilewright_hardware::Element;
+/// use tilewright_kernels::gemm::epilogue::{Epilogue, Expr};
+///
+/// let gate = Expr::per_row("gate", Element::F32).sigmoid();
+/// let epilogue = Epilogue::from(gate * (Expr::Sum * Expr::scalar("alpha") + 1.0));
+/// assert_eq!(epilogue.to_string(), "(sigmoid([row gate:f32]) * ((sum * $alpha) + 1.0))");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Expr {
+    /// The sum of products.
+    Sum,
+    /// The element of C.
+    C,
+    /// A number of the run, by name.
+    Scalar(String),
+    /// A number.
+    Constant(Constant),
+    /// The element of an operand.
+    Read(ExtraOperand),
+    /// A number of the run times an expression. Where the number is zero so is the product, whatever the expression would be, and
+    /// what only the expression reads is not read.
+    Weighted(String, Box<Expr>),
+    /// A function of an expression.
+    Unary(Unary, Box<Expr>),
+    /// A function of two expressions.
+    Binary(Binary, Box<Expr>, Box<Expr>),
+    /// A user's function.
+    User(UserFunction, Vec<Expr>),
+    /// Of two neighbouring columns of the product, which make one of D, the value in one. Everything inside is about the product's
+    /// columns, everything outside about those of D.
+    Pick(Pick, Box<Expr>),
+    /// The expression; its value is also written to an operand.
+    Store(ExtraOperand, Box<Expr>),
+}
+
+impl From<ExtraOperand> for Expr {
+    fn from(operand: ExtraOperand) -> Expr {
+        Expr::Read(operand)
+    }
+}
+
+impl From<f64> for Expr {
+    fn from(value: f64) -> Expr {
+        Expr::Constant(Constant(value))
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident),*) => {$(
+        impl<E: Into<Expr>> ops::$trait<E> for Expr {
+            type Output = Expr;
+            fn $method(self, other: E) -> Expr {
+                Expr::Binary(Binary::$trait, Box::new(self), Box::new(other.into()))
+            }
+        }
+        impl ops::$trait<Expr> for f64 {
+            type Output = Expr;
+            fn $method(self, other: Expr) -> Expr {
+                Expr::Binary(Binary::$trait, Box::new(self.into()), Box::new(other))
+            }
+        }
+    )*};
+}
+operators!(Add add, Sub sub, Mul mul, Div div);
+
+impl ops::Neg for Expr {
+    type Output = Expr;
+    fn neg(self) -> Expr {
+        self.unary(Unary::Neg)
+    }
+}
+
+macro_rules! unary_methods {
+    ($( $(#[$doc:meta])* $name:ident $variant:ident; )*) => {
+        impl Expr {$(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $name(self) -> Expr {
+                self.unary(Unary::$variant)
+            }
+        )*}
+    };
+}
+
+unary_methods! {
+    /// The absolute value.
+    abs Abs;
+    /// Zero instead of a negative value.
+    relu Relu;
+    /// The square.
+    square Square;
+    /// One over the value.
+    recip Recip;
+    /// The nearest integral value, ties to even.
+    round Round;
+    /// The exponential.
+    exp Exp;
+    /// The natural logarithm.
+    ln Ln;
+    /// The square root.
+    sqrt Sqrt;
+    /// The hyperbolic tangent.
+    tanh Tanh;
+    /// The error function.
+    erf Erf;
+    /// The logistic function.
+    sigmoid Sigmoid;
+    /// `x * sigmoid(x)`.
+    silu Silu;
+    /// `x/2 * (1 + erf(x / sqrt(2)))`.
+    gelu Gelu;
+    /// The approximation of `gelu` by `tanh`.
+    gelu_tanh GeluTanh;
+}
+
+impl Expr {
+    /// A number of the run, by name.
+    #[must_use]
+    pub fn scalar(name: &str) -> Expr {
+        Expr::Scalar(name.to_owned())
+    }
+
+    /// An operand with one element for each row.
+    #[must_use]
+    pub fn per_row(name: &str, element: Element) -> Expr {
+        ExtraOperand::new(name, element, Shape::PerRow).into()
+    }
+
+    /// An operand with one element for each column.
+    #[must_use]
+    pub fn per_column(name: &str, element: Element) -> Expr {
+        ExtraOperand::new(name, element, Shape::PerColumn).into()
+    }
+
+    /// An operand with one element, in memory of the device.
+    #[must_use]
+    pub fn one(name: &str, element: Element) -> Expr {
+        ExtraOperand::new(name, element, Shape::One).into()
+    }
+
+    /// An operand with one element for each place.
+    #[must_use]
+    pub fn matrix(name: &str, element: Element, placement: Placement) -> Expr {
+        ExtraOperand::new(name, element, Shape::Matrix(placement)).into()
+    }
+
+    /// A number of the run times this. Where the number is zero so is the product, and what only this reads is not read.
+    #[must_use]
+    pub fn weighted(self, scalar: &str) -> Expr {
+        Expr::Weighted(scalar.to_owned(), Box::new(self))
+    }
+
+    /// The smaller of two.
+    #[must_use]
+    pub fn min(self, other: impl Into<Expr>) -> Expr {
+        Expr::Binary(Binary::Min, Box::new(self), Box::new(other.into()))
+    }
+
+    /// The larger of two.
+    #[must_use]
+    pub fn max(self, other: impl Into<Expr>) -> Expr {
+        Expr::Binary(Binary::Max, Box::new(self), Box::new(other.into()))
+    }
+
+    /// A built-in function of this.
+    #[must_use]
+    pub fn unary(self, function: Unary) -> Expr {
+        Expr::Unary(function, Box::new(self))
+    }
+
+    /// A user's function of this.
+    #[must_use]
+    pub fn map(self, formula: impl Formula) -> Expr {
+        Expr::formula(formula, [self])
+    }
+
+    /// A user's function.
+    #[must_use]
+    pub fn formula(formula: impl Formula, inputs: impl IntoIterator<Item = Expr>) -> Expr {
+        Expr::User(UserFunction::new(formula), inputs.into_iter().collect())
+    }
+
+    /// This, also written to an operand with one element for each place.
+    #[must_use]
+    pub fn store(self, name: &str, element: Element, placement: Placement) -> Expr {
+        let operand = ExtraOperand::new(name, element, Shape::Matrix(placement));
+        Expr::Store(ExtraOperand { access: Access::Write, ..operand }, Box::new(self))
+    }
+
+    /// This in the first of the two columns of the product that make one of D.
+    #[must_use]
+    pub fn first_of_pair(self) -> Expr {
+        Expr::Pick(Pick { second: false, in_column: false }, Box::new(self))
+    }
+
+    /// This in the second of the two columns of the product that make one of D.
+    #[must_use]
+    pub fn second_of_pair(self) -> Expr {
+        Expr::Pick(Pick { second: true, in_column: false }, Box::new(self))
+    }
+
+    /// The expressions that this one is made of.
+    pub(super) fn parts(&self) -> Vec<&Expr> {
+        match self {
+            Expr::Sum | Expr::C | Expr::Scalar(_) | Expr::Constant(_) | Expr::Read(_) => Vec::new(),
+            Expr::Weighted(_, x) | Expr::Unary(_, x) | Expr::Pick(_, x) | Expr::Store(_, x) => vec![x],
+            Expr::Binary(_, x, y) => vec![x, y],
+            Expr::User(_, inputs) => inputs.iter().collect(),
+        }
+    }
+
+    /// Every part of the expression, itself included.
+    pub fn visit(&self, f: &mut impl FnMut(&Expr)) {
+        f(self);
+        for part in self.parts() {
+            part.visit(f);
+        }
+    }
+
+    /// The same for the transposed product: rows become columns.
+    pub(super) fn transposed(&self) -> Expr {
+        let of = |expr: &Expr| Box::new(expr.transposed());
+        match self {
+            Expr::Sum | Expr::C | Expr::Scalar(_) | Expr::Constant(_) => self.clone(),
+            Expr::Read(operand) => Expr::Read(operand.transposed()),
+            Expr::Weighted(name, x) => Expr::Weighted(name.clone(), of(x)),
+            Expr::Unary(function, x) => Expr::Unary(*function, of(x)),
+            Expr::Binary(function, x, y) => Expr::Binary(*function, of(x), of(y)),
+            Expr::User(function, inputs) => {
+                Expr::User(function.clone(), inputs.iter().map(Expr::transposed).collect())
+            }
+            Expr::Pick(pick, x) => Expr::Pick(Pick { in_column: !pick.in_column, ..*pick }, of(x)),
+            Expr::Store(operand, x) => Expr::Store(operand.transposed(), of(x)),
+        }
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expr::Sum => f.write_str("sum"),
+            Expr::C => f.write_str("c"),
+            Expr::Scalar(name) => write!(f, "${name}"),
+            Expr::Constant(constant) => write!(f, "{:?}", constant.0),
+            Expr::Read(operand) => write!(f, "[{operand}]"),
+            Expr::Weighted(name, x) => write!(f, "weighted(${name}, {x})"),
+            Expr::Unary(function, x) => write!(f, "{}({x})", function.name()),
+            Expr::Binary(Binary::Add, x, y) => write!(f, "({x} + {y})"),
+            Expr::Binary(Binary::Sub, x, y) => write!(f, "({x} - {y})"),
+            Expr::Binary(Binary::Mul, x, y) => write!(f, "({x} * {y})"),
+            Expr::Binary(Binary::Div, x, y) => write!(f, "({x} / {y})"),
+            Expr::Binary(Binary::Min, x, y) => write!(f, "min({x}, {y})"),
+            Expr::Binary(Binary::Max, x, y) => write!(f, "max({x}, {y})"),
+            Expr::User(function, inputs) => {
+                write!(f, "{}!(", function.name())?;
+                for (i, input) in inputs.iter().enumerate() {
+                    write!(f, "{}{input}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str(")")
+            }
+            Expr::Pick(Pick { second, in_column }, x) => {
+                let which = if *second { "second" } else { "first" };
+                write!(f, "{which}{}({x})", if *in_column { "_in_column" } else { "" })
+            }
+            Expr::Store(operand, x) => write!(f, "store([{operand}], {x})"),
+        }
+    }
+}
