@@ -6,8 +6,8 @@ use tilewright::device::{Device, Options};
 use tilewright::gemm::{Operands, Prepared};
 use tilewright::hardware::Element;
 use tilewright::kernels::gemm::epilogue::{
-    Access, Epilogue, Expr, ExtraOperand, Formula, HostOperands, Place, Real, Reference, Shape, decode,
-    encode,
+    Access, Epilogue, Expr, ExtraOperand, Formula, HostOperands, How, Place, Real, Reference, Shape, decode,
+    encode, with_reductions,
 };
 use tilewright::kernels::gemm::{
     Binding, KernelSource, Launch, Operand, Placement, Problem, Recipe, Storage, Types,
@@ -83,7 +83,11 @@ impl Case {
     }
 
     fn recipe<R: Number>(&self) -> Recipe {
-        let (problem, run) = (self.problem.clone(), self.run);
+        with_reductions(&self.problem, |problem| Ok(self.product::<R>(problem.clone()))).unwrap()
+    }
+
+    fn product<R: Number>(&self, problem: Problem) -> Recipe {
+        let run = self.run;
         let bounded = !(problem.m.is_multiple_of(16) && problem.n.is_multiple_of(8 * run));
         let mut bindings = problem.epilogue.bindings(&problem);
         bindings.extend([
@@ -125,7 +129,7 @@ impl Case {
                 let count = operand.elements(problem);
                 let memory = match operand.access {
                     Access::Read => bytes(operand.element, numbers(salt, count)),
-                    Access::Write => {
+                    _ => {
                         vec![POISON; usize::try_from(count).unwrap() * operand.element.bytes() as usize]
                     }
                 };
@@ -139,12 +143,14 @@ impl Case {
             operands = operands.with(Operand::Extra(operand.name.clone()), &buffer);
             match operand.access {
                 Access::Read => given = given.with(&operand.name, memory),
-                Access::Write => written.push((operand, buffer, vec![None; memory.len()])),
+                _ => written.push((operand, buffer, vec![None; memory.len()])),
             }
         }
 
-        let prepared =
-            Prepared::new(&device, &self.recipe::<R>(), &operands).unwrap_or_else(|error| panic!("{error}"));
+        let recipe = self.recipe::<R>();
+        let workspace = vec![POISON; usize::try_from(recipe.workspace.max(1)).unwrap()];
+        operands = operands.with(Operand::Workspace, &device.upload(&workspace).unwrap());
+        let prepared = Prepared::new(&device, &recipe, &operands).unwrap_or_else(|error| panic!("{error}"));
         for report in prepared.run().unwrap_or_else(|error| panic!("{error}")) {
             report.expect_clean().unwrap_or_else(|error| panic!("{error}"));
         }
@@ -162,10 +168,14 @@ impl Case {
                 &mut |operand, index, value: f64| {
                     let (.., values) =
                         written.iter_mut().find(|(known, ..)| known.name == operand.name).unwrap();
-                    assert!(
-                        values[usize::try_from(index).unwrap()].replace(value).is_none(),
-                        "written twice"
-                    );
+                    let known = &mut values[usize::try_from(index).unwrap()];
+                    *known = Some(match operand.access {
+                        Access::Reduce(how) => how.combine(known.unwrap_or(how.start()), value),
+                        _ => {
+                            assert!(known.is_none(), "element {index} of {operand} is written twice");
+                            value
+                        }
+                    });
                 },
             );
             for (i, expected) in expected.into_iter().enumerate() {
@@ -336,6 +346,34 @@ fn pairs_of_columns_become_one() {
         let case = Case::new(m, n, Types::of(BF16), epilogue);
         Case { run, tolerance: 2e-6, ..case }.check();
     }
+}
+
+#[test]
+fn rows_columns_and_everything_are_reduced() {
+    // The numbers are multiples of 1/16 here: sums are exact in any order.
+    let epilogue = || Epilogue::new().alpha().row_sums("rows").column_max("columns").amax("largest");
+    for (m, n) in [(16, 16), (37, 70), (1, 5), (70, 3)] {
+        Case::new(m, n, Types::of(F32), epilogue().relu().column_sums("c").row_max("r")).check();
+    }
+    let many = Case::new(5, 6, Types::of(F32), epilogue());
+    let reduced = |name, shape, stride| ExtraOperand::new(name, F64, shape).each_batch(stride);
+    let batched = Expr::Sum
+        .reduce(reduced("rows", Shape::PerRow, 7), How::Sum)
+        .reduce(reduced("columns", Shape::PerColumn, 6), How::Max)
+        .reduce(reduced("all", Shape::One, 0), How::Sum);
+    let problem = Problem { batch: 3, types: Types::of(F64), epilogue: batched.into(), ..many.problem };
+    Case { problem, ..many }.check();
+    // Before two columns become one, and after.
+    let pairs =
+        Epilogue::new().row_sums("gates").column_max("gates_columns").swiglu().row_sums("rows").amax("a");
+    Case { tolerance: 1e-5, ..Case::new(13, 22, Types::of(BF16), pairs) }.check();
+}
+
+#[test]
+fn kernels_do_not_reduce_by_themselves() {
+    let problem = Problem { epilogue: Epilogue::new().amax("a"), ..Problem::new(16, 16, 1, Types::of(F32)) };
+    let error = apply_epilogue::stage::<f32>(problem, 2, false).unwrap_err().to_string();
+    assert!(error.contains("a kernel does not reduce; `with_reductions` makes a launch of that"), "{error}");
 }
 
 #[test]

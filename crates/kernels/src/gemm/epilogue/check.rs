@@ -3,7 +3,7 @@
 use tilewright_hardware::Element;
 
 use super::Epilogue;
-use super::expr::{Access, Expr, ExtraOperand, Pick, Shape};
+use super::expr::{Access, Expr, ExtraOperand, How, Pick, Shape};
 use crate::gemm::GemmError;
 use crate::gemm::problem::{Problem, Storage};
 
@@ -27,7 +27,7 @@ impl Epilogue {
         {
             return refuse(format!("{function} of f64 does not exist on the device; accumulate in f32"));
         }
-        for operand in self.operands() {
+        for operand in self.all_operands() {
             check_operand(&operand, problem)?;
         }
         Ok(())
@@ -151,6 +151,39 @@ fn check_part(expr: &Expr, context: &Context) -> Result<(), String> {
     expr.parts().into_iter().try_for_each(|part| check_part(part, &inside))
 }
 
+fn check_reduction(operand: &ExtraOperand, how: How, problem: &Problem) -> Result<(), String> {
+    let (name, element) = (&operand.name, operand.element);
+    let expected = problem.epilogue.computes_in(&problem.types);
+    if element != expected {
+        return Err(format!(
+            "`{name}` gets the {how} of values in {element}; they are computed in {expected}"
+        ));
+    }
+    let (rows, columns) = operand.extents(problem);
+    let stride = operand.batch_stride;
+    let extent = match operand.shape {
+        Shape::PerRow => rows,
+        Shape::PerColumn => columns,
+        Shape::One if stride == 0 => return Ok(()),
+        Shape::One => {
+            return Err(format!(
+                "`{name}` is one number for the whole batch; its batch stride is {stride}, expected 0"
+            ));
+        }
+        Shape::Matrix(_) => {
+            return Err(format!(
+                "`{name}` gets the {how} of values and is a matrix; expected one for rows, columns or all"
+            ));
+        }
+    };
+    if problem.batch > 1 && stride < u64::from(extent) {
+        return Err(format!(
+            "`{name}` has elements for each member of the batch; their stride is {stride}, expected at least {extent}"
+        ));
+    }
+    Ok(())
+}
+
 fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmError> {
     let name = &operand.name;
     if !ELEMENTS.contains(&operand.element) {
@@ -160,10 +193,13 @@ fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmEr
         );
         return Err(GemmError::Epilogue { reason });
     }
+    if let Access::Reduce(how) = operand.access {
+        return check_reduction(operand, how, problem).map_err(|reason| GemmError::Epilogue { reason });
+    }
     let Shape::Matrix(placement) = operand.shape else {
         return match operand.access {
             Access::Read => Ok(()),
-            Access::Write => {
+            _ => {
                 let reason =
                     format!("`{name}` is written and has the shape {:?}; expected a matrix", operand.shape);
                 Err(GemmError::Epilogue { reason })
@@ -301,6 +337,32 @@ mod tests {
         };
         assert_eq!(message(Epilogue::new().relu().gelu(), Types::of(F64)), refused("gelu"));
         assert_eq!(message(Epilogue::new().map(Softplus), Types::of(F64)), refused("the formula `softplus`"));
+    }
+
+    #[test]
+    fn reductions_must_fit() {
+        let refused = |reason: &str| format!("the epilogue cannot be computed: {reason}");
+        let reduce = |shape, element, stride| {
+            let operand = ExtraOperand::new("r", element, shape).each_batch(stride);
+            message(Expr::Sum.reduce(operand, How::Sum), Types::of(F32))
+        };
+        assert_eq!(reduce(Shape::PerRow, F32, 4), "fine");
+        assert_eq!(
+            reduce(Shape::PerRow, F32, 3),
+            refused("`r` has elements for each member of the batch; their stride is 3, expected at least 4")
+        );
+        assert_eq!(
+            reduce(Shape::PerColumn, BF16, 6),
+            refused("`r` gets the sum of values in bf16; they are computed in f32")
+        );
+        assert_eq!(
+            reduce(Shape::One, F32, 1),
+            refused("`r` is one number for the whole batch; its batch stride is 1, expected 0")
+        );
+        assert_eq!(
+            reduce(Shape::Matrix(Placement::dense(Storage::RowMajor, 4, 6)), F32, 0),
+            refused("`r` gets the sum of values and is a matrix; expected one for rows, columns or all")
+        );
     }
 
     #[test]

@@ -345,7 +345,10 @@ impl<R: Number, N: OnDevice> Machine for OnPlace<'_, R, N> {
     fn store(&mut self, operand: &ExtraOperand, grid: Grid, values: &[N]) {
         let place = self.place(grid);
         let Some(declared) = self.operand(operand) else { return };
-        let Memory::Matrix(matrix) = declared.memory else { return };
+        let Memory::Matrix(matrix) = declared.memory else {
+            mistake("a kernel does not reduce; `with_reductions` makes a launch of that");
+            return;
+        };
         let values: Vec<Val<R>> = values.iter().map(|value| value.write()).collect();
         let count = to_u32(values.len());
         if place.bounds.is_none() && declared.operand.vector().is_multiple_of(count) {

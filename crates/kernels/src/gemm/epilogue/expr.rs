@@ -7,6 +7,7 @@ use std::ops;
 use tilewright_hardware::Element;
 
 use super::formula::{Binary, Formula, Unary, UserFunction};
+use super::real::Real;
 use crate::gemm::problem::{Placement, Problem, Storage};
 
 /// Where the elements of an operand belong.
@@ -22,13 +23,58 @@ pub enum Shape {
     Matrix(Placement),
 }
 
-/// Whether an epilogue reads or writes an operand.
+/// What an epilogue does with an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Reads it.
     Read,
-    /// Writes it.
+    /// Writes each element once.
     Write,
+    /// Writes what many values make together: those of a row, of a column, or all.
+    Reduce(How),
+}
+
+/// What values make together. Values that are NaN do not count among the largest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum How {
+    /// Their sum.
+    Sum,
+    /// The largest.
+    Max,
+    /// The largest absolute value.
+    AbsMax,
+}
+
+impl How {
+    /// What no values at all make.
+    #[must_use]
+    pub fn start(self) -> f64 {
+        match self {
+            How::Sum | How::AbsMax => 0.0,
+            How::Max => f64::NEG_INFINITY,
+        }
+    }
+
+    /// What a value makes with those before it.
+    #[must_use]
+    #[track_caller]
+    pub fn combine<R: Real>(self, before: R, value: R) -> R {
+        match self {
+            How::Sum => before + value,
+            How::Max => before.max(value),
+            How::AbsMax => before.max(value.abs()),
+        }
+    }
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            How::Sum => "sum",
+            How::Max => "max",
+            How::AbsMax => "absmax",
+        })
+    }
 }
 
 /// An operand of an epilogue besides C, in memory of the device.
@@ -42,7 +88,7 @@ pub struct ExtraOperand {
     pub shape: Shape,
     /// Elements from one member of a batch to the next, for all shapes but matrices, which say it themselves. Zero is one for all.
     pub batch_stride: u64,
-    /// Whether it is read or written.
+    /// What happens to it.
     pub access: Access,
     /// Whether it has a column for each column of the product, where D has one for two of them.
     pub(super) before_pairs: bool,
@@ -213,7 +259,7 @@ pub enum Expr {
     /// Of two neighbouring columns of the product, which make one of D, the value in one. Everything inside is about the product's
     /// columns, everything outside about those of D.
     Pick(Pick, Box<Expr>),
-    /// The expression; its value is also written to an operand.
+    /// The expression; its value is also written to an operand, or becomes part of what is written there.
     Store(ExtraOperand, Box<Expr>),
 }
 
@@ -371,6 +417,14 @@ impl Expr {
         Expr::Store(ExtraOperand { access: Access::Write, ..operand }, Box::new(self))
     }
 
+    /// This, and what the values of each row, of each column or at all places make together goes to an operand of f32 (f64 if the
+    /// product accumulates so): [`Shape::PerRow`], [`Shape::PerColumn`] or [`Shape::One`]. Always in the same order, so that every
+    /// run gives the same bits.
+    #[must_use]
+    pub fn reduce(self, operand: ExtraOperand, how: How) -> Expr {
+        Expr::Store(ExtraOperand { access: Access::Reduce(how), ..operand }, Box::new(self))
+    }
+
     /// This in the first of the two columns of the product that make one of D.
     #[must_use]
     pub fn first_of_pair(self) -> Expr {
@@ -446,7 +500,10 @@ impl fmt::Display for Expr {
                 let which = if *second { "second" } else { "first" };
                 write!(f, "{which}{}({x})", if *in_column { "_in_column" } else { "" })
             }
-            Expr::Store(operand, x) => write!(f, "store([{operand}], {x})"),
+            Expr::Store(operand, x) => match operand.access {
+                Access::Reduce(how) => write!(f, "reduce_{how}([{operand}], {x})"),
+                _ => write!(f, "store([{operand}], {x})"),
+            },
         }
     }
 }

@@ -26,6 +26,7 @@ mod device;
 mod expr;
 mod formula;
 mod real;
+mod reduce;
 mod reference;
 mod walk;
 
@@ -35,9 +36,10 @@ use tilewright_hardware::Element;
 
 pub use super::matrix::Place;
 pub use device::Staged;
-pub use expr::{Access, Constant, Expr, ExtraOperand, Pick, Shape};
+pub use expr::{Access, Constant, Expr, ExtraOperand, How, Pick, Shape};
 pub use formula::{Binary, Formula, Unary, UserFunction};
 pub use real::{Fast, Real};
+pub use reduce::with_reductions;
 pub use reference::{HostNumber, HostOperands, Reference, decode, encode};
 
 use super::matrix::GlobalMatrix;
@@ -161,6 +163,41 @@ impl Epilogue {
     #[must_use]
     pub fn store(self, name: &str, element: Element, placement: Placement) -> Epilogue {
         self.then(|x| x.store(name, element, placement))
+    }
+
+    /// Writes the sum of each row of what was there before, and goes on with it.
+    #[must_use]
+    pub fn row_sums(self, name: &str) -> Epilogue {
+        self.reduce(name, Shape::PerRow, How::Sum)
+    }
+
+    /// Writes the largest value of each row of what was there before, and goes on with it.
+    #[must_use]
+    pub fn row_max(self, name: &str) -> Epilogue {
+        self.reduce(name, Shape::PerRow, How::Max)
+    }
+
+    /// Writes the sum of each column of what was there before, and goes on with it.
+    #[must_use]
+    pub fn column_sums(self, name: &str) -> Epilogue {
+        self.reduce(name, Shape::PerColumn, How::Sum)
+    }
+
+    /// Writes the largest value of each column of what was there before, and goes on with it.
+    #[must_use]
+    pub fn column_max(self, name: &str) -> Epilogue {
+        self.reduce(name, Shape::PerColumn, How::Max)
+    }
+
+    /// Writes the largest absolute value of what was there before, and goes on with it: from it follows the next scale of
+    /// an 8-bit D.
+    #[must_use]
+    pub fn amax(self, name: &str) -> Epilogue {
+        self.reduce(name, Shape::One, How::AbsMax)
+    }
+
+    fn reduce(self, name: &str, shape: Shape, how: How) -> Epilogue {
+        self.then(|x| x.reduce(ExtraOperand::new(name, Element::F32, shape), how))
     }
 
     /// Zero instead of negative values.
@@ -290,8 +327,7 @@ impl Epilogue {
     fn all_operands(&self) -> Vec<ExtraOperand> {
         fn collect(expr: &Expr, before_pairs: bool, operands: &mut Vec<ExtraOperand>) {
             if let Expr::Read(operand) | Expr::Store(operand, _) = expr {
-                let access = if matches!(expr, Expr::Read(_)) { Access::Read } else { Access::Write };
-                operands.push(ExtraOperand { access, before_pairs, ..operand.clone() });
+                operands.push(ExtraOperand { before_pairs, ..operand.clone() });
             }
             for part in expr.parts() {
                 collect(part, before_pairs || matches!(expr, Expr::Pick(..)), operands);

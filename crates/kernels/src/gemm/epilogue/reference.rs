@@ -90,7 +90,7 @@ impl<'m> Reference<'m> {
         }
         let mut operands = Vec::new();
         for operand in epilogue.operands() {
-            if operand.access == Access::Write {
+            if operand.access != Access::Read {
                 continue;
             }
             let bytes = given.memory.get(&operand.name).copied().ok_or_else(|| missing(&operand.name))?;
@@ -114,7 +114,8 @@ impl<'m> Reference<'m> {
     /// The results for neighbours in a row of the product, before they are converted to D's type.
     ///
     /// `at` is batch, row and column of the first sum; `c` has an element for each result, and may be empty if C is not read. What the
-    /// epilogue writes besides D goes to `write`: the operand, the index of the element in it, and the value.
+    /// epilogue writes besides D goes to `write`: the operand, the index of the element in it, and the value. Values that
+    /// are [reduced](Access::Reduce) come one by one, to be [combined](super::How::combine).
     pub fn row<X: HostNumber>(
         &self,
         at: (u32, u32, u32),
