@@ -65,7 +65,7 @@ mod vector;
 mod warp;
 
 pub use prelude::*;
-pub use reuse::{Memo, mistake, same};
+pub use reuse::{Inside, Memo, mistake, same};
 
 /// A loop over host numbers that is written out: `for i in unroll(0..4)`.
 ///

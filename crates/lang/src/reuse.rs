@@ -49,12 +49,30 @@ fn same_values(func: &Func, a: Value, b: Value, depth: u32) -> bool {
         && x.operands.iter().zip(&y.operands).all(|(&a, &b)| same_values(func, a, b, depth - 1))
 }
 
+/// A place of the kernel that is being staged, as far as it matters for the use of values: inside of which `if`s and loops it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inside(Region);
+
+impl Inside {
+    /// Where the next operation goes.
+    #[must_use]
+    pub fn here() -> Inside {
+        Inside(trace::with(|t| t.builder.region()))
+    }
+
+    /// Whether what was staged there can be used here: the `if` or the loop has not ended.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        trace::with(|t| t.builder.is_open(self.0))
+    }
+}
+
 /// Staged values by what they are of. It forgets those that cannot be used any more because the `if` or the loop that staged them has
 /// ended, and beyond its capacity the one that was used longest ago: what is remembered occupies registers.
 #[derive(Debug)]
 pub struct Memo<K, V> {
     /// Used last comes last.
-    entries: Vec<(Region, K, V)>,
+    entries: Vec<(Inside, K, V)>,
     capacity: usize,
 }
 
@@ -67,7 +85,7 @@ impl<K, V: Copy> Memo<K, V> {
 
     /// The value of a key that `is` says yes to, if it can be used here.
     pub fn find(&mut self, is: impl Fn(&K) -> bool) -> Option<V> {
-        trace::with(|t| self.entries.retain(|(region, ..)| t.builder.is_open(*region)));
+        self.entries.retain(|(place, ..)| place.is_open());
         let found = self.entries.iter().rposition(|(_, key, _)| is(key))?;
         let entry = self.entries.remove(found);
         let value = entry.2;
@@ -83,8 +101,7 @@ impl<K, V: Copy> Memo<K, V> {
         if self.entries.len() == self.capacity {
             self.entries.remove(0);
         }
-        let region = trace::with(|t| t.builder.region());
-        self.entries.push((region, key, value));
+        self.entries.push((Inside::here(), key, value));
     }
 
     /// Forgets everything.

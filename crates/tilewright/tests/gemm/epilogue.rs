@@ -6,8 +6,8 @@ use tilewright::device::{Device, Options};
 use tilewright::gemm::{Operands, Prepared};
 use tilewright::hardware::Element;
 use tilewright::kernels::gemm::epilogue::{
-    Access, Epilogue, Expr, ExtraOperand, Formula, HostOperands, How, Place, Real, Reference, Shape, decode,
-    encode, with_reductions,
+    Access, Epilogue, Expr, ExtraOperand, Formula, HostOperands, How, Lanes, Piece, Pieces, Place, Real,
+    Reference, Shape, add_reductions, decode, encode, with_reductions,
 };
 use tilewright::kernels::gemm::{
     Binding, KernelSource, Launch, Operand, Placement, Problem, Recipe, Storage, Types,
@@ -28,6 +28,7 @@ fn apply_epilogue<R: Number>(
     problem: Problem,
     run: u32,
     bounded: bool,
+    finishes: bool,
 ) {
     let mut epilogue = problem.epilogue.stage::<R>(&problem);
     let merged = problem.epilogue.columns_for_one();
@@ -51,6 +52,10 @@ fn apply_epilogue<R: Number>(
             }
         }
     }
+    if finishes {
+        let piece = Piece { batch, across: block_id(0), down: block_id(1) };
+        epilogue.finish(Lanes::FRAGMENT, piece);
+    }
 }
 
 /// A problem whose sums are given.
@@ -64,6 +69,8 @@ struct Case {
     tolerance: f64,
     /// What elements of C are before anything is written there.
     c: f64,
+    /// Whether the kernel finishes reductions.
+    finishes: bool,
 }
 
 impl Case {
@@ -72,7 +79,13 @@ impl Case {
         let columns = n / epilogue.columns_for_one();
         let dense = Placement::dense(Storage::RowMajor, m, columns);
         let problem = Problem { epilogue, c: dense, d: dense, ..Problem::new(m, n, 1, types) };
-        Case { problem, run: 2, alpha: 0.5, beta: -2.0, tolerance: 0.0, c: 3.0 }
+        Case { problem, run: 2, alpha: 0.5, beta: -2.0, tolerance: 0.0, c: 3.0, finishes: false }
+    }
+
+    /// Checks both ways to reduce.
+    fn check_reducing(self) {
+        self.check();
+        Case { finishes: true, ..self }.check();
     }
 
     fn check(&self) {
@@ -83,11 +96,17 @@ impl Case {
     }
 
     fn recipe<R: Number>(&self) -> Recipe {
+        if self.finishes {
+            let mut recipe = self.product::<R>(self.problem.clone());
+            let [across, down, _] = recipe.launches[0].grid;
+            add_reductions(&self.problem, Pieces { across, down }, &mut recipe);
+            return recipe;
+        }
         with_reductions(&self.problem, |problem| Ok(self.product::<R>(problem.clone()))).unwrap()
     }
 
     fn product<R: Number>(&self, problem: Problem) -> Recipe {
-        let run = self.run;
+        let (run, finishes) = (self.run, self.finishes);
         let bounded = !(problem.m.is_multiple_of(16) && problem.n.is_multiple_of(8 * run));
         let mut bindings = problem.epilogue.bindings(&problem);
         bindings.extend([
@@ -98,7 +117,7 @@ impl Case {
         ]);
         let grid = [problem.n.div_ceil(8 * run), problem.m.div_ceil(16), problem.batch];
         let key = format!("test {} {:?} run {run} {bounded}", problem.epilogue, problem.types);
-        let stage = Arc::new(move || apply_epilogue::stage::<R>(problem.clone(), run, bounded));
+        let stage = Arc::new(move || apply_epilogue::stage::<R>(problem.clone(), run, bounded, finishes));
         let launches = vec![Launch { kernel: KernelSource { key, stage }, grid, bindings }];
         Recipe { launches, ..Recipe::default() }
     }
@@ -353,7 +372,7 @@ fn rows_columns_and_everything_are_reduced() {
     // The numbers are multiples of 1/16 here: sums are exact in any order.
     let epilogue = || Epilogue::new().alpha().row_sums("rows").column_max("columns").amax("largest");
     for (m, n) in [(16, 16), (37, 70), (1, 5), (70, 3)] {
-        Case::new(m, n, Types::of(F32), epilogue().relu().column_sums("c").row_max("r")).check();
+        Case::new(m, n, Types::of(F32), epilogue().relu().column_sums("c").row_max("r")).check_reducing();
     }
     let many = Case::new(5, 6, Types::of(F32), epilogue());
     let reduced = |name, shape, stride| ExtraOperand::new(name, F64, shape).each_batch(stride);
@@ -362,18 +381,37 @@ fn rows_columns_and_everything_are_reduced() {
         .reduce(reduced("columns", Shape::PerColumn, 6), How::Max)
         .reduce(reduced("all", Shape::One, 0), How::Sum);
     let problem = Problem { batch: 3, types: Types::of(F64), epilogue: batched.into(), ..many.problem };
-    Case { problem, ..many }.check();
+    Case { problem, ..many }.check_reducing();
     // Before two columns become one, and after.
     let pairs =
         Epilogue::new().row_sums("gates").column_max("gates_columns").swiglu().row_sums("rows").amax("a");
-    Case { tolerance: 1e-5, ..Case::new(13, 22, Types::of(BF16), pairs) }.check();
+    Case { tolerance: 1e-5, ..Case::new(13, 22, Types::of(BF16), pairs) }.check_reducing();
 }
 
 #[test]
-fn kernels_do_not_reduce_by_themselves() {
+fn kernels_that_forget_to_finish_are_told() {
     let problem = Problem { epilogue: Epilogue::new().amax("a"), ..Problem::new(16, 16, 1, Types::of(F32)) };
-    let error = apply_epilogue::stage::<f32>(problem, 2, false).unwrap_err().to_string();
-    assert!(error.contains("a kernel does not reduce; `with_reductions` makes a launch of that"), "{error}");
+    let error = apply_epilogue::stage::<f32>(problem, 2, false, false).unwrap_err().to_string();
+    assert!(error.contains("values that are reduced were not finished"), "{error}");
+}
+
+/// Applies an epilogue inside of an `if`, and finishes it outside.
+#[kernel(threads = 32)]
+fn finish_too_late(problem: Problem) {
+    let mut epilogue = problem.epilogue.stage::<f32>(&problem);
+    let place = Place { batch: block_id(2), row: lane_id(), column: val(0), bounds: None };
+    if lane_id() < 16 {
+        let results = epilogue.apply(place, Vector::new([val(1.0f32), val(2.0)]), None);
+        assert_with(results.get(0) == 1.0, "the result is the sum");
+    }
+    epilogue.finish(Lanes::FRAGMENT, Piece { batch: block_id(2), across: block_id(0), down: block_id(1) });
+}
+
+#[test]
+fn values_that_do_not_exist_any_more_are_not_reduced() {
+    let problem = Problem { epilogue: Epilogue::new().amax("a"), ..Problem::new(16, 16, 1, Types::of(F32)) };
+    let error = finish_too_late::stage(problem).unwrap_err().to_string();
+    assert!(error.contains("inside of another `if` or loop"), "{error}");
 }
 
 #[test]
@@ -387,7 +425,7 @@ fn results_for_integers_are_whole() {
 fn elements_of_vectors_are_loaded_once() {
     let loads = |epilogue: Epilogue| {
         let case = Case::new(16, 16, Types::of(F32), epilogue);
-        let kernel = apply_epilogue::stage::<f32>(case.problem, 2, false).unwrap();
+        let kernel = apply_epilogue::stage::<f32>(case.problem, 2, false, false).unwrap();
         kernel.ir().matches("load ").count()
     };
     let without = loads(Epilogue::identity());
@@ -405,6 +443,6 @@ fn elements_of_vectors_are_loaded_once() {
 #[test]
 fn kernels_that_stage_for_the_wrong_type_are_told() {
     let problem = Problem { epilogue: Epilogue::new().alpha(), ..Problem::new(16, 16, 1, Types::of(I8)) };
-    let error = apply_epilogue::stage::<i32>(problem, 2, false).unwrap_err().to_string();
+    let error = apply_epilogue::stage::<i32>(problem, 2, false, false).unwrap_err().to_string();
     assert!(error.contains("an epilogue that is staged for i32; it computes in f32"), "{error}");
 }

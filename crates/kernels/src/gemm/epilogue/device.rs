@@ -3,11 +3,13 @@
 use std::marker::PhantomData;
 
 use tilewright_hardware::Element;
+use tilewright_ir::Value;
 use tilewright_lang::prelude::*;
 use tilewright_lang::{Argument, Memo, mistake, same};
 
-use super::expr::{Expr, ExtraOperand, Shape};
+use super::expr::{Access, Expr, ExtraOperand, Shape};
 use super::formula::Callable;
+use super::partials::{Lanes, Partials, Piece};
 use super::real::Fast;
 use super::walk::{Grid, Machine, Walk};
 use super::{Epilogue, Parameter};
@@ -35,7 +37,9 @@ enum Arithmetic {
 /// A kernel
 /// 1. calls [`Epilogue::stage`] at its start,
 /// 2. calls [`begin`](Staged::begin) where it turns to another tile,
-/// 3. calls [`apply`](Staged::apply) for every run of sums, converts what it gets (`narrow`), and stores it to D.
+/// 3. calls [`apply`](Staged::apply) for every run of sums, converts what it gets (`narrow`), and stores it to D,
+/// 4. calls [`finish`](Staged::finish) after the last run of each piece, and completes its recipe with
+///    [`add_reductions`](super::add_reductions); unless it leaves that to [`with_reductions`](super::with_reductions).
 ///
 /// Sums that are integers (of 8-bit products) are converted to `R` first.
 #[derive(Debug)]
@@ -55,15 +59,16 @@ pub struct Staged<R> {
 #[derive(Debug)]
 struct Declared<R> {
     operand: ExtraOperand,
-    memory: Memory,
+    memory: Memory<R>,
     /// Elements that were loaded, by member of the batch and index.
     loaded: Memo<(Val<u32>, Val<u32>), Val<R>>,
 }
 
 #[derive(Debug)]
-enum Memory {
+enum Memory<R> {
     Matrix(GlobalMatrix),
     Vector { origin: Global<u8>, batch_stride: Option<Val<u64>> },
+    Partials(Partials<R>),
 }
 
 impl Epilogue {
@@ -111,8 +116,9 @@ impl Epilogue {
 impl<R: Number> Declared<R> {
     #[track_caller]
     fn new(parameter: &str, operand: ExtraOperand) -> Declared<R> {
-        let memory = match operand.shape {
-            Shape::Matrix(placement) => Memory::Matrix(GlobalMatrix::declare(
+        let memory = match (operand.access, operand.shape) {
+            (Access::Reduce(how), _) => Memory::Partials(Partials::declare(parameter, &operand, how)),
+            (_, Shape::Matrix(placement)) => Memory::Matrix(GlobalMatrix::declare(
                 parameter,
                 &placement,
                 operand.element,
@@ -130,6 +136,7 @@ impl<R: Number> Declared<R> {
     #[track_caller]
     fn read(&mut self, place: &Place, guard: Option<Val<bool>>, count: u32) -> Vec<Val<R>> {
         match self.memory {
+            Memory::Partials(_) => vec![val(R::ZERO); count as usize],
             Memory::Matrix(matrix) => {
                 let plain = place.bounds.is_none() && guard.is_none();
                 if plain && count > 1 && self.operand.vector().is_multiple_of(count) {
@@ -197,10 +204,25 @@ fn below(index: Val<u32>, extent: Val<u32>) -> Val<bool> {
 }
 
 impl<R: Number> Staged<R> {
-    /// Another tile begins: nothing that was loaded for the last one is kept.
+    /// Another piece begins: nothing that was loaded for the last one is kept.
+    #[track_caller]
     pub fn begin(&mut self) {
+        if self.is_unfinished() {
+            mistake(UNFINISHED);
+        }
         for operand in &mut self.operands {
             operand.loaded.clear();
+        }
+    }
+
+    /// A piece ends: writes what its values make together, if the epilogue [reduces](Epilogue::reduces). All lanes of the warp come here
+    /// together, each having applied the epilogue to its part of the piece.
+    #[track_caller]
+    pub fn finish(&mut self, lanes: Lanes, piece: Piece) {
+        for operand in &mut self.operands {
+            if let Memory::Partials(partials) = &mut operand.memory {
+                partials.finish(lanes, piece);
+            }
         }
     }
 
@@ -244,6 +266,32 @@ impl<R: Number> Staged<R> {
         self.result = result;
         let finish = |x: N| if whole { x.round_even() } else { x };
         Vector::new(results.into_iter().map(|x| finish(x).write::<R>()))
+    }
+}
+
+const UNFINISHED: &str = "values that are reduced were not finished: this kernel must call `finish`, or get its problem from `with_reductions`";
+
+impl<R> Staged<R> {
+    fn is_unfinished(&self) -> bool {
+        self.operands
+            .iter()
+            .any(|operand| matches!(&operand.memory, Memory::Partials(values) if !values.is_empty()))
+    }
+}
+
+/// Nothing of it changes when the kernel runs, so it can be used inside of `if`s and loops. What is being reduced does change, and
+/// [`Staged::finish`] reports it if it has been left behind in one.
+impl<R> Carry for Staged<R> {
+    fn values(&self, _out: &mut Vec<Value>) {}
+    fn replace(&mut self, _from: &mut dyn Iterator<Item = Value>) {}
+}
+
+/// A kernel that leaves out reductions must not go unnoticed.
+impl<R> Drop for Staged<R> {
+    fn drop(&mut self) {
+        if self.is_unfinished() && !std::thread::panicking() {
+            mistake(UNFINISHED);
+        }
     }
 }
 
@@ -345,11 +393,12 @@ impl<R: Number, N: OnDevice> Machine for OnPlace<'_, R, N> {
     fn store(&mut self, operand: &ExtraOperand, grid: Grid, values: &[N]) {
         let place = self.place(grid);
         let Some(declared) = self.operand(operand) else { return };
-        let Memory::Matrix(matrix) = declared.memory else {
-            mistake("a kernel does not reduce; `with_reductions` makes a launch of that");
-            return;
-        };
         let values: Vec<Val<R>> = values.iter().map(|value| value.write()).collect();
+        let matrix = match &mut declared.memory {
+            Memory::Partials(partials) => return partials.add(&place, &values),
+            Memory::Matrix(matrix) => *matrix,
+            Memory::Vector { .. } => return,
+        };
         let count = to_u32(values.len());
         if place.bounds.is_none() && declared.operand.vector().is_multiple_of(count) {
             return matrix.store_run(&place, &values);

@@ -25,6 +25,7 @@ mod check;
 mod device;
 mod expr;
 mod formula;
+mod partials;
 mod real;
 mod reduce;
 mod reference;
@@ -38,8 +39,9 @@ pub use super::matrix::Place;
 pub use device::Staged;
 pub use expr::{Access, Constant, Expr, ExtraOperand, How, Pick, Shape};
 pub use formula::{Binary, Formula, Unary, UserFunction};
+pub use partials::{Lanes, Piece};
 pub use real::{Fast, Real};
-pub use reduce::with_reductions;
+pub use reduce::{Pieces, add_reductions, with_reductions};
 pub use reference::{HostNumber, HostOperands, Reference, decode, encode};
 
 use super::matrix::GlobalMatrix;
@@ -275,18 +277,25 @@ impl Epilogue {
         self.any(|expr| *expr == Expr::C)
     }
 
+    /// Whether it writes what many values make together. Kernels that do not [finish](Staged::finish) such epilogues get others in
+    /// their place from [`with_reductions`].
+    #[must_use]
+    pub fn reduces(&self) -> bool {
+        self.any(|expr| matches!(expr, Expr::Store(ExtraOperand { access: Access::Reduce(_), .. }, _)))
+    }
+
     /// Columns of the product that make one column of D.
     #[must_use]
     pub fn columns_for_one(&self) -> u32 {
         if self.any(|expr| matches!(expr, Expr::Pick(..))) { 2 } else { 1 }
     }
 
-    /// The type that it computes in, and that its [device code](Epilogue::stage) takes sums in: i32 if there is nothing to compute
-    /// and sums are i32, f64 if sums are f64, else f32.
+    /// The type that it computes in, and that its [device code](Epilogue::stage) takes sums in: i32 if sums are i32 and go to a D of
+    /// integers as they are, f64 if sums are f64, else f32.
     #[must_use]
     pub fn computes_in(&self, types: &Types) -> Element {
         match types.accumulate {
-            Element::I32 if self.is_identity() => Element::I32,
+            Element::I32 if self.is_identity() && types.d.is_int() => Element::I32,
             Element::F64 => Element::F64,
             _ => Element::F32,
         }
@@ -356,13 +365,14 @@ impl Epilogue {
         scalars.chain(operands).collect()
     }
 
-    /// What the parameters that [`stage`](Epilogue::stage) declares get.
+    /// What the parameters that [`stage`](Epilogue::stage) declares get, but for those of reductions: [`add_reductions`] adds them.
     #[must_use]
     pub fn bindings(&self, problem: &Problem) -> Vec<(String, Binding)> {
         let mut bindings = Vec::new();
         for parameter in self.parameters() {
             match parameter {
                 Parameter::Scalar { parameter, name } => bindings.push((parameter, Binding::Scalar(name))),
+                Parameter::Operand { operand, .. } if matches!(operand.access, Access::Reduce(_)) => {}
                 Parameter::Operand { parameter, operand } => {
                     let memory = Operand::Extra(operand.name);
                     match operand.shape {
@@ -446,6 +456,7 @@ mod tests {
         let types = Types::of(Element::I8);
         assert_eq!(Epilogue::identity().computes_in(&types), Element::I32);
         assert_eq!(Epilogue::new().alpha().computes_in(&types), Element::F32);
+        assert_eq!(Epilogue::identity().computes_in(&types.with_result(BF16)), Element::F32);
         assert_eq!(Epilogue::linear().computes_in(&Types::of(Element::F64)), Element::F64);
     }
 }

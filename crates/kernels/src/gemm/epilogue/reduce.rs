@@ -1,11 +1,12 @@
 //! Sums and largest values of rows, of columns and of everything that an epilogue computes.
 //!
-//! The kernel of the product writes the values to scratch memory as the matrix they are; launches after it reduce that in a fixed order,
-//! so that every run gives the same bits, whatever the schedule of the product is. This costs one write and one read of a matrix of f32,
-//! and asks nothing of the kernel.
+//! Either the kernel of the product [finishes](super::Staged::finish) what the values of each warp make together and writes that to
+//! scratch memory ([`add_reductions`]), or it writes the values as the matrix they are, which asks nothing of it but costs one
+//! write and one read of a matrix of f32 ([`with_reductions`]). Launches after it reduce that in a fixed order, so that every run gives
+//! the same bits, whatever the schedule of the product is.
 //!
-//! A reduction sees the values as *slots*, one after the other, each with an element for every index of the result: the values of a row
-//! are the column-major matrix's columns, those of a column the row-major matrix's rows.
+//! A reduction sees the values as *slots*, one after the other, each with an element for every index of the result: parts of the columns
+//! for results of rows, parts of the rows for results of columns.
 
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ use tilewright_hardware::Element;
 use tilewright_lang::prelude::*;
 
 use super::expr::{Access, Expr, ExtraOperand, How, Shape};
+use super::partials::{combine, start};
+use super::{Epilogue, Parameter};
 use crate::gemm::GemmError;
 use crate::gemm::problem::{Placement, Problem, Storage};
 use crate::gemm::recipe::{Binding, KernelSource, Launch, Operand, Recipe};
@@ -79,47 +82,108 @@ fn reduce_all<R: Number>(values: Global<R>, out: Global<R>, count: Val<u64>, how
     }
 }
 
-#[track_caller]
-fn start<R: Number>(how: How) -> Val<R> {
-    val(how.start()).cast()
+/// Into how many pieces the warps of a kernel divide the product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Parts of the columns.
+    pub across: u32,
+    /// Parts of the rows.
+    pub down: u32,
 }
 
-#[track_caller]
-fn combine<R: Number>(how: How, before: Val<R>, value: Val<R>) -> Val<R> {
-    match how {
-        How::Sum => before + value,
-        How::Max => before.max(value),
-        How::AbsMax => before.max(value.abs()),
+/// Values in scratch memory: `[batch][slot][index]`.
+struct Slots {
+    offset: u64,
+    count: u32,
+    extent: u32,
+}
+
+/// Space for so many elements for each member of a batch at the end of the workspace.
+fn reserve(recipe: &mut Recipe, problem: &Problem, elements: u64, element: Element) -> u64 {
+    let offset = recipe.workspace.next_multiple_of(256);
+    recipe.workspace = offset + u64::from(problem.batch) * elements * u64::from(element.bytes());
+    offset
+}
+
+fn named(bindings: Vec<(&str, Binding)>) -> Vec<(String, Binding)> {
+    bindings.into_iter().map(|(name, binding)| (name.to_owned(), binding)).collect()
+}
+
+impl Epilogue {
+    /// The operands that get what many values make together, with the names of their parameters.
+    fn reductions(&self) -> Vec<(String, ExtraOperand, How)> {
+        let reductions = self.parameters().into_iter().filter_map(|parameter| match parameter {
+            Parameter::Operand { parameter, operand } => match operand.access {
+                Access::Reduce(how) => Some((parameter, operand, how)),
+                _ => None,
+            },
+            Parameter::Scalar { .. } => None,
+        });
+        reductions.collect()
+    }
+}
+
+/// Completes the recipe of a product whose kernel, the last launch, calls [`finish`](super::Staged::finish) for each of so many pieces:
+/// adds the missing bindings, scratch memory, and the launches that reduce it. Does nothing for epilogues that do not
+/// [reduce](Epilogue::reduces).
+pub fn add_reductions(problem: &Problem, pieces: Pieces, recipe: &mut Recipe) {
+    if recipe.launches.is_empty() {
+        return;
+    }
+    let product = recipe.launches.len() - 1;
+    for (parameter, operand, how) in problem.epilogue.reductions() {
+        let (rows, columns) = operand.extents(problem);
+        let (count, extent) = match operand.shape {
+            Shape::PerRow => (pieces.across, rows),
+            Shape::PerColumn => (pieces.down, columns),
+            _ => (pieces.down, pieces.across),
+        };
+        let elements = u64::from(count) * u64::from(extent);
+        let offset = reserve(recipe, problem, elements, operand.element);
+        recipe.launches[product].bindings.extend([
+            (parameter.clone(), Binding::Pointer(Operand::Workspace, offset)),
+            (format!("{parameter}_slots"), Binding::U32(count)),
+            (format!("{parameter}_extent"), Binding::U32(extent)),
+        ]);
+        recipe.launches.push(if operand.shape == Shape::One {
+            operand.reduce_all(how, offset, u64::from(problem.batch) * elements)
+        } else {
+            let slots = Slots { offset, count, extent };
+            operand.reduce_slots(problem, how, &slots, operand.result(), operand.batch_stride)
+        });
     }
 }
 
 /// The recipe of a product whose epilogue may reduce, from a recipe for one that does not: `recipe_of` is called with the problem with
-/// every reduction replaced by a matrix that is written, and the launches that reduce it follow.
+/// every reduction replaced by a matrix that is written, and the launches that reduce it follow. For kernels that do not
+/// [finish](super::Staged::finish) reductions.
 ///
 /// # Errors
-/// Those of `recipe_of`, and of [`Epilogue::check`](super::Epilogue::check).
+/// Those of `recipe_of`, and of [`Epilogue::check`].
 pub fn with_reductions(
     problem: &Problem,
     recipe_of: impl FnOnce(&Problem) -> Result<Recipe, GemmError>,
 ) -> Result<Recipe, GemmError> {
     problem.epilogue.check(problem)?;
-    let reductions: Vec<ExtraOperand> =
-        problem.epilogue.operands().into_iter().filter(|operand| operand.how().is_some()).collect();
+    let reductions = problem.epilogue.reductions();
     if reductions.is_empty() {
         return recipe_of(problem);
     }
     let expr = problem.epilogue.result().replace_reductions(&|name| {
-        let operand = reductions.iter().find(|operand| operand.name == name)?;
+        let (_, operand, _) = reductions.iter().find(|(_, operand, _)| operand.name == name)?;
         Some(operand.scratch(problem))
     });
     let mut recipe = recipe_of(&Problem { epilogue: expr.into(), ..problem.clone() })?;
     if recipe.launches.is_empty() {
         return Ok(recipe);
     }
-    for operand in &reductions {
-        let offset = recipe.workspace.next_multiple_of(256);
-        let values = operand.scratch(problem).elements(problem) * u64::from(operand.element.bytes());
-        recipe.workspace = offset + values;
+    for (_, operand, how) in &reductions {
+        let (rows, columns) = operand.extents(problem);
+        let (count, extent) = match operand.shape {
+            Shape::PerRow => (columns, rows),
+            _ => (rows, columns),
+        };
+        let offset = reserve(&mut recipe, problem, u64::from(rows) * u64::from(columns), operand.element);
         let scratch = Operand::Extra(operand.name.clone());
         for binding in recipe.launches.iter_mut().flat_map(|launch| &mut launch.bindings) {
             if let Binding::Pointer(memory, start) = &mut binding.1
@@ -128,7 +192,18 @@ pub fn with_reductions(
                 (*memory, *start) = (Operand::Workspace, offset + *start);
             }
         }
-        operand.append_launches(problem, offset, &mut recipe);
+        let slots = Slots { offset, count, extent };
+        if operand.shape == Shape::One {
+            // First the columns: all places are too many for one block.
+            let between = reserve(&mut recipe, problem, u64::from(extent), operand.element);
+            let out = Binding::Pointer(Operand::Workspace, between);
+            recipe.launches.push(operand.reduce_slots(problem, *how, &slots, out, u64::from(extent)));
+            let all = u64::from(problem.batch) * u64::from(extent);
+            recipe.launches.push(operand.reduce_all(*how, between, all));
+        } else {
+            let (out, stride) = (operand.result(), operand.batch_stride);
+            recipe.launches.push(operand.reduce_slots(problem, *how, &slots, out, stride));
+        }
     }
     Ok(recipe)
 }
@@ -154,13 +229,6 @@ impl Expr {
 }
 
 impl ExtraOperand {
-    fn how(&self) -> Option<How> {
-        match self.access {
-            Access::Reduce(how) => Some(how),
-            _ => None,
-        }
-    }
-
     /// The matrix of the values that it reduces, so that neighbours in memory belong to different results.
     fn scratch(&self, problem: &Problem) -> ExtraOperand {
         let (rows, columns) = self.extents(problem);
@@ -172,45 +240,36 @@ impl ExtraOperand {
         ExtraOperand { shape, batch_stride: 0, access: Access::Write, ..self.clone() }
     }
 
-    /// Reduces the values at `offset` of the workspace.
-    fn append_launches(&self, problem: &Problem, offset: u64, recipe: &mut Recipe) {
-        let Some(how) = self.how() else { return };
-        let (rows, columns) = self.extents(problem);
-        let (slots, extent) = match self.shape {
-            Shape::PerRow => (columns, rows),
-            _ => (rows, columns),
-        };
-        let values = Binding::Pointer(Operand::Workspace, offset);
-        let result = Binding::Pointer(Operand::Extra(self.name.clone()), 0);
-        // One number is made of the results of the columns, which would be too many for a block.
-        let between = recipe.workspace.next_multiple_of(256);
-        let (out, stride) = match self.shape {
-            Shape::One => (Binding::Pointer(Operand::Workspace, between), u64::from(extent)),
-            _ => (result.clone(), self.batch_stride),
-        };
-        let named = |bindings: Vec<(&str, Binding)>| {
-            bindings.into_iter().map(|(name, binding)| (name.to_owned(), binding)).collect()
-        };
-        recipe.launches.push(Launch {
+    /// Reduces the values at `offset` of the workspace to its results, or to `out` of them.
+    fn reduce_slots(&self, problem: &Problem, how: How, slots: &Slots, out: Binding, stride: u64) -> Launch {
+        Launch {
             kernel: self.kernel("slots", how),
-            grid: [extent.div_ceil(32), problem.batch, 1],
+            grid: [slots.extent.div_ceil(32), problem.batch, 1],
             bindings: named(vec![
-                ("values", values),
-                ("out", out.clone()),
-                ("slots", Binding::U32(slots)),
-                ("extent", Binding::U32(extent)),
+                ("values", Binding::Pointer(Operand::Workspace, slots.offset)),
+                ("out", out),
+                ("slots", Binding::U32(slots.count)),
+                ("extent", Binding::U32(slots.extent)),
                 ("out_batch", Binding::U64(stride)),
             ]),
-        });
-        if self.shape == Shape::One {
-            let count = u64::from(problem.batch) * u64::from(extent);
-            recipe.workspace = between + count * u64::from(self.element.bytes());
-            recipe.launches.push(Launch {
-                kernel: self.kernel("all", how),
-                grid: [1, 1, 1],
-                bindings: named(vec![("values", out), ("out", result), ("count", Binding::U64(count))]),
-            });
         }
+    }
+
+    /// Reduces so many values at `offset` of the workspace to one.
+    fn reduce_all(&self, how: How, offset: u64, count: u64) -> Launch {
+        Launch {
+            kernel: self.kernel("all", how),
+            grid: [1, 1, 1],
+            bindings: named(vec![
+                ("values", Binding::Pointer(Operand::Workspace, offset)),
+                ("out", self.result()),
+                ("count", Binding::U64(count)),
+            ]),
+        }
+    }
+
+    fn result(&self) -> Binding {
+        Binding::Pointer(Operand::Extra(self.name.clone()), 0)
     }
 
     fn kernel(&self, which: &'static str, how: How) -> KernelSource {
@@ -228,7 +287,6 @@ impl ExtraOperand {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::epilogue::Epilogue;
     use crate::gemm::problem::Types;
 
     #[test]
