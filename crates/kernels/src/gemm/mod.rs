@@ -5,15 +5,26 @@
 //! | [`problem`](Problem) | which product: extents, types, how matrices lie in memory |
 //! | [`epilogue`] | what happens to the sums: one expression for device and reference |
 //! | [`recipe`](Recipe) | the launches that compute it, with everything but the memory |
+//! | [`simt`] | kernels for the CUDA cores: f32 and f64 |
+//! | [`gemv`] | kernels for few rows: as fast as memory gives the right factor |
+//! | [`repack`](repack()) | copies of factors that faster kernels can read |
 //!
 //! This crate knows no driver: a [`Recipe`] is data. The front crate puts in memory and launches, on a GPU or in the simulator.
 
 pub mod epilogue;
 mod error;
+mod factor;
+pub mod gemv;
 mod matrix;
 mod problem;
 mod recipe;
+mod repack;
+mod result;
+pub mod simt;
+mod split;
 
 pub use error::GemmError;
+pub use factor::Side;
 pub use problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
 pub use recipe::{Binding, KernelSource, Launch, MapBinding, Operand, Recipe, Stage};
+pub use repack::{Repacked, repack};

@@ -3,3 +3,6 @@
 
 mod common;
 mod epilogue;
+mod gemv;
+mod repack;
+mod simt;
