@@ -37,6 +37,37 @@ pub fn copy_async_if<T: Element>(condition: Val<bool>, to: SharedPtr<T>, from: G
     trace::effect(Opcode::CpAsync, [to.id, from.id, size.id], attrs);
 }
 
+/// Starts a copy like [`copy_async`] of only the first `bytes` bytes, at most as many as `elements` elements have; the rest of the
+/// destination becomes zero. For the ends of rows: nothing beyond those bytes is read, and with 0 the source is not looked at.
+///
+/// ```
+/// use tilewright_lang::prelude::*;
+/// #[kernel(threads = 32)]
+/// fn row_end(x: Global<bf16>, n: Val<u32>) {
+///     let tile = Shared::<bf16>::new("256:1");
+///     let first = thread_id(0) * 8;
+///     let left = select(first < n, min(n - first, 8), 0u32);
+///     copy_async_part(tile.at([first]), x.aligned(16).at(first), 8, left * 2);
+///     copy_commit();
+///     copy_wait(0);
+/// }
+/// assert!(row_end::stage()?.ir().contains("cp_async"));
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
+#[track_caller]
+pub fn copy_async_part<T: Element>(
+    to: SharedPtr<T>,
+    from: Global<T>,
+    elements: u32,
+    bytes: impl Operand<u32>,
+) {
+    let all = async_bytes::<T>(elements);
+    let cache = if all.0 == 16 { Cache::Global } else { Cache::All };
+    let bytes = bytes.val();
+    let attrs = [all.into(), cache.into(), Prefetch::B128.into()];
+    trace::effect(Opcode::CpAsync, [to.id, from.id, bytes.id], attrs);
+}
+
 /// Closes a group of this thread's copies.
 #[track_caller]
 pub fn copy_commit() {

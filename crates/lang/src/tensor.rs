@@ -256,6 +256,29 @@ impl<T: Element> Shared<T> {
         }
         Shared { ptr: self.ptr.cast(), layout: layout.map(intern) }
     }
+
+    /// A tile inside of this one that starts `offset` bytes further: for memory that holds different things at different times. The
+    /// layout must fit; that a staged offset leaves room for it is the caller's to see to.
+    ///
+    /// ```
+    /// use tilewright_lang::prelude::*;
+    /// #[kernel(threads = 64)]
+    /// fn two_lives(out: Global<f32>) {
+    ///     let memory = Shared::<u8>::new("512:1");
+    ///     let numbers = memory.part::<f32>(warp_id() * 256, "(8,8):(8,1)");
+    ///     numbers.at((lane_id() / 8, lane_id() % 8)).store(1.0);
+    ///     out.at(thread_id(0)).store(numbers.at((lane_id() / 8, lane_id() % 8)).load());
+    /// }
+    /// two_lives::stage()?;
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn part<U: Element>(self, offset: impl Operand<u32>, layout: impl IntoTile) -> Shared<U> {
+        let offset = offset.val();
+        let part = self.view::<U>(layout);
+        Shared { ptr: part.ptr.byte_add(offset), layout: part.layout }
+    }
 }
 
 impl<T: Element> Ring<T> {
