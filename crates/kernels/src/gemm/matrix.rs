@@ -121,6 +121,16 @@ impl GlobalMatrix {
         ]
     }
 
+    /// Elements from one row (or column) to the next.
+    pub(super) fn leading(&self) -> Val<u64> {
+        self.leading
+    }
+
+    /// The type of its elements.
+    pub(super) fn element(&self) -> Element {
+        self.element
+    }
+
     /// The address of an element.
     #[track_caller]
     pub(super) fn at(&self, batch: Val<u32>, row: Val<u32>, column: Val<u32>) -> Global<u8> {

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`problem`](Problem) | which product: extents, types, how matrices lie in memory |
 //! | [`epilogue`] | what happens to the sums: one expression for device and reference |
+//! | [`ampere`] | `mma.sync` and `cp.async`: every chip since Ampere, every type and alignment |
 //! | [`recipe`](Recipe) | the launches that compute it, with everything but the memory |
 //! | [`simt`] | kernels for the CUDA cores: f32 and f64 |
 //! | [`gemv`] | kernels for few rows: as fast as memory gives the right factor |
@@ -11,6 +12,7 @@
 //!
 //! This crate knows no driver: a [`Recipe`] is data. The front crate puts in memory and launches, on a GPU or in the simulator.
 
+pub mod ampere;
 pub mod epilogue;
 mod error;
 mod factor;
