@@ -174,16 +174,19 @@ fn extent(layout: &Composed, bits: u32) -> Result<(u32, u32), String> {
     let bytes = bytes.and_then(|b| u32::try_from(b).ok()).filter(|&b| b <= 256 * 1024);
     let bytes =
         bytes.ok_or_else(|| format!("a tile of {elements} elements does not fit in shared memory"))?;
-    let mut align: i64 = 16;
-    for (map, _) in layout.outer() {
-        if let Map::Swizzle(s) = map
-            && !s.is_identity()
-        {
-            let period = 1i64 << (s.base() + s.shift().abs() + s.bits()).clamp(0, 20);
-            align = align.max(period * i64::from(bits) / 8);
-        }
-    }
+    let align = repeat(layout, bits).max(16);
     Ok((bytes, u32::try_from(align.min(1024)).unwrap_or(1024)))
+}
+
+/// Bytes after which the swizzle of a layout starts afresh; one if it has none.
+fn repeat(layout: &Composed, bits: u32) -> i64 {
+    let period = |map: &Map| match map {
+        Map::Swizzle(s) if !s.is_identity() => {
+            (1i64 << (s.base() + s.shift().abs() + s.bits()).clamp(0, 20)) * i64::from(bits) / 8
+        }
+        _ => 1,
+    };
+    layout.outer().map(|(map, _)| period(map)).fold(1, i64::max)
 }
 
 impl<T: Element> Shared<T> {
@@ -444,12 +447,12 @@ fn split_rows(layout: &Composed, rows: u32, bits: u32) -> Result<(Composed, u32)
         }
     };
     let stride = if all == size { 0 } else { offset(size)? - offset(0)? };
-    let (_, align) = extent(layout, bits)?;
     if (1..all / size).any(|block| offset(block * size).ok() != Some(block * stride)) {
         return refuse("the blocks do not lie at equal distances");
     }
-    if stride % i64::from(align) != 0 {
-        return refuse(&format!("the swizzle repeats every {align} bytes, the blocks every {stride}"));
+    let repeat = repeat(layout, bits);
+    if stride % repeat != 0 {
+        return refuse(&format!("the swizzle repeats every {repeat} bytes, the blocks every {stride}"));
     }
     let Ok(stride) = u32::try_from(stride) else { return refuse("the distance is negative") };
     Ok((part, stride))

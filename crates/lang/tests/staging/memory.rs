@@ -517,6 +517,19 @@ fn tiles_are_described_in_many_ways() {
     assert_eq!(shared[3..], ["shared bytes(64) align(32) : ptr<shared>"; 3]);
 }
 
+/// Padding is there to keep rows off the banks of others: it puts them at any distance.
+#[kernel]
+fn padded(i: Val<u32>) {
+    let row = Shared::<f32>::new("(32,32):(33,1)").row_block(i, 1);
+    row.at((0, 5)).store(1.0);
+}
+
+#[test]
+fn a_tile_without_a_swizzle_can_be_cut_anywhere() {
+    let kernel = padded::stage().unwrap();
+    assert_eq!(lines(&kernel, "const").first().map(String::as_str), Some("const value(132) : u32"));
+}
+
 #[test]
 fn matrices_multiply_their_stride_in_64_bits() {
     expect(
