@@ -66,6 +66,7 @@ scenarios! {
     skipped
     slot_of_another_block
     spin_lock
+    together_again
     tma_load
     tma_store_coordinates
     tma_store_source_reused

@@ -5,7 +5,7 @@ use crate::number::Lanes;
 use crate::program::{Kind, Op, Pc, Shuffle, Vote};
 
 use super::cluster::{Cluster, Env};
-use super::exec::{At, Flow, bits, predicate, set, set_predicate};
+use super::exec::{At, Flow, bits, merge_all, predicate, set, set_predicate};
 use super::report::Where;
 use super::warp::{Wait, Warp};
 
@@ -169,7 +169,10 @@ impl Cluster {
             path.wait = Wait::None;
             path.pc += 1;
         }
-        Flow::Next
+        // From here they go on together, unless they came from different instructions.
+        warp.paths[at.path].pc += 1;
+        merge_all(warp);
+        Flow::Choose
     }
 
     /// After lanes have exited: those that wait for them try again.
@@ -194,6 +197,7 @@ impl Cluster {
                 }
             }
         }
+        merge_all(warp);
     }
 
     /// Whether an `.aligned` instruction has the whole warp together; otherwise how to wait for it.
