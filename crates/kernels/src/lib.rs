@@ -1,10 +1,11 @@
 //! Kernels written in the language, found by name in one [registry](KERNELS).
 //!
-//! [`examples`] is a ladder from the first kernel to a warp-specialised matrix product; the tutorial in `docs/` walks up it.
-//! [`gemm`] is the library of matrix products.
+//! [`examples`] goes from the first kernel to a warp-specialised matrix product, with the tutorial in `docs/`. [`ladder`] is one matrix
+//! product in eleven steps, from the definition to the speed of light. [`gemm`] is the library of matrix products.
 
 pub mod examples;
 pub mod gemm;
+pub mod ladder;
 mod registry;
 
 pub use registry::{Entry, KERNELS, find};

@@ -3,7 +3,7 @@
 use tilewright_hardware::Arch;
 use tilewright_lang::{Error, Kernel};
 
-use crate::examples::{self, GemmTile};
+use crate::{examples, ladder};
 
 /// A kernel in a fixed configuration.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +28,18 @@ impl Entry {
     }
 }
 
-/// All kernels.
-pub static KERNELS: &[Entry] = &[
+/// All kernels: the examples, then the steps of the [ladder](ladder::LADDER).
+pub static KERNELS: &[Entry] = &{
+    let mut all = [EXAMPLES[0]; EXAMPLES.len() + ladder::STEPS.len()];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = if i < EXAMPLES.len() { EXAMPLES[i] } else { ladder::STEPS[i - EXAMPLES.len()].kernel };
+        i += 1;
+    }
+    all
+};
+
+const EXAMPLES: [Entry; 4] = [
     Entry {
         name: "vector_add",
         summary: "out = x + y for f32, 256 threads a block",
@@ -57,20 +67,6 @@ pub static KERNELS: &[Entry] = &[
         needs: Arch::SM_90,
         registers: 40,
         stage: || examples::cluster_sum::stage(8, 4),
-    },
-    Entry {
-        name: "gemm_ampere",
-        summary: "c = a * b^T for bf16, tile 128 x 128 x 32, mma.sync and cp.async",
-        needs: Arch::SM_80,
-        registers: 255,
-        stage: || examples::gemm_ampere::stage(GemmTile { m: 128, n: 128, k: 32, stages: 4 }),
-    },
-    Entry {
-        name: "gemm_hopper",
-        summary: "c = a * b^T for bf16, tile 128 x 256 x 64, wgmma and TMA, warp-specialised",
-        needs: Arch::SM_90A,
-        registers: 168,
-        stage: || examples::gemm_hopper::stage(GemmTile { m: 128, n: 256, k: 64, stages: 3 }),
     },
 ];
 

@@ -5,6 +5,28 @@ use tilewright_compiler::Compiler;
 use tilewright_kernels::KERNELS;
 use tilewright_ptx::{Signature, parse};
 
+/// A product through pointers: a, b, c, n, k.
+const POINTERS: &[&str] = &[
+    "pointer:global read",
+    "pointer:global read",
+    "pointer:global write",
+    "scalar:u32 read",
+    "scalar:u32 read",
+];
+
+/// A product through tensor maps: a, b, c, steps.
+const MAPS: &[&str] = &["tensor-map read", "tensor-map read", "tensor-map write", "scalar:u32 read"];
+
+/// The same with rows and columns of tiles.
+const TILES: &[&str] = &[
+    "tensor-map read",
+    "tensor-map read",
+    "tensor-map write",
+    "scalar:u32 read",
+    "scalar:u32 read",
+    "scalar:u32 read",
+];
+
 /// Kind and access of every parameter, the same on every chip.
 const EXPECTED: &[(&str, &[&str])] = &[
     (
@@ -14,17 +36,17 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("transpose", &["pointer:global read", "pointer:global write", "scalar:u32 read", "scalar:u32 read"]),
     ("block_sum", &["pointer:global read", "pointer:global read-write", "scalar:u32 read"]),
     ("cluster_sum", &["pointer:global read", "pointer:global read-write", "scalar:u32 read"]),
-    (
-        "gemm_ampere",
-        &[
-            "pointer:global read",
-            "pointer:global read",
-            "pointer:global write",
-            "scalar:u32 read",
-            "scalar:u32 read",
-        ],
-    ),
-    ("gemm_hopper", &["tensor-map read", "tensor-map read", "tensor-map write", "scalar:u32 read"]),
+    ("ladder_naive", POINTERS),
+    ("ladder_patch", POINTERS),
+    ("ladder_shared", POINTERS),
+    ("ladder_registers", POINTERS),
+    ("ladder_vectors", POINTERS),
+    ("ladder_tensor", POINTERS),
+    ("gemm_ampere", POINTERS),
+    ("ladder_wgmma", MAPS),
+    ("gemm_hopper", MAPS),
+    ("ladder_persistent", TILES),
+    ("ladder_cluster", TILES),
 ];
 
 #[test]

@@ -40,6 +40,7 @@ extern crate self as tilewright;
 
 pub mod device;
 pub mod gemm;
+pub mod ladder;
 
 pub use tilewright_codegen as codegen;
 pub use tilewright_compiler as compiler;

@@ -13,6 +13,7 @@ use tilewright::compiler::Compiler;
 use tilewright::cuda::Driver;
 use tilewright::device::{Argument, Buffer, Device, DeviceKind, Item, Kernel, Options};
 use tilewright::hardware::Arch;
+use tilewright::kernels::ladder::{LADDER, Step, Takes};
 use tilewright::kernels::{Entry, KERNELS};
 
 /// A kernel that is to be run.
@@ -33,8 +34,17 @@ const TESTS: &[(&str, Test, &[Extents])] = &[
     ("transpose", transpose, &[&[1, 1], &[32, 32], &[40, 70], &[129, 33]]),
     ("block_sum", sum, &[&[1, 1], &[4103, 3], &[10_001, 8]]),
     ("cluster_sum", sum, &[&[1, 4], &[4103, 8], &[10_001, 8]]),
-    ("gemm_ampere", gemm_ampere, &[&[128, 256, 96], &[128, 128, 192], &[256, 128, 32]]),
-    ("gemm_hopper", gemm_hopper, &[&[128, 256, 192], &[128, 256, 320], &[256, 512, 64]]),
+    ("ladder_naive", by_pointers, &[&[64, 16, 40]]),
+    ("ladder_patch", by_pointers, &[&[32, 32, 40]]),
+    ("ladder_shared", by_pointers, &[&[64, 32, 64]]),
+    ("ladder_registers", by_pointers, &[&[128, 128, 64]]),
+    ("ladder_vectors", by_pointers, &[&[128, 128, 64]]),
+    ("ladder_tensor", by_pointers, &[&[128, 256, 96]]),
+    ("gemm_ampere", by_pointers, &[&[128, 256, 96], &[128, 128, 192], &[256, 128, 32]]),
+    ("ladder_wgmma", by_maps, &[&[128, 128, 256]]),
+    ("gemm_hopper", by_maps, &[&[128, 256, 192], &[128, 256, 320], &[256, 512, 64]]),
+    ("ladder_persistent", by_maps, &[&[128, 512, 256]]),
+    ("ladder_cluster", by_maps, &[&[256, 512, 256]]),
 ];
 
 /// Where a test runs.
@@ -274,17 +284,29 @@ fn compare_product(found: &[bf16], a: &[bf16], b: &[bf16], depth: usize) -> Resu
     compare(&widened(found), &expected, tolerance)
 }
 
-fn gemm_ampere(run: &mut Run<'_>, shape: Extents) -> Result<(), Failed> {
+/// The step of the ladder that a kernel is.
+fn step(run: &Run<'_>) -> Result<&'static Step, Failed> {
+    let step = LADDER.iter().find(|step| step.kernel.name == run.kernel.name());
+    step.ok_or_else(|| format!("`{}` is no step of the ladder", run.kernel.name()).into())
+}
+
+/// The grid of a product on two multiprocessors, so that persistent blocks have several tiles to do.
+fn grid(step: &Step, m: usize, n: usize, k: usize) -> Result<(u32, u32), Failed> {
+    let recipe = step.recipe([number(m)?, number(n)?, number(k)?], 2).map_err(|error| error.to_string())?;
+    let [x, y, _] = recipe.launches[0].grid;
+    Ok((x, y))
+}
+
+fn by_pointers(run: &mut Run<'_>, shape: Extents) -> Result<(), Failed> {
     let &[m, n, k] = shape else { return Err("three extents".into()) };
     let (a, b) = (run.random.halves(m * k), run.random.halves(n * k));
     let c = Output::new(run, m * n, bf16::NAN)?;
     let (on_a, on_b) = (run.device.upload(&a)?, run.device.upload(&b)?);
-    let grid = (number(n / 128)?, number(m / 128)?);
-    run.launch(grid, &[&on_a, &on_b, &c.buffer, &number(n)?, &number(k)?])?;
+    run.launch(grid(step(run)?, m, n, k)?, &[&on_a, &on_b, &c.buffer, &number(n)?, &number(k)?])?;
     compare_product(&c.result()?, &a, &b, k)
 }
 
-fn gemm_hopper(run: &mut Run<'_>, shape: Extents) -> Result<(), Failed> {
+fn by_maps(run: &mut Run<'_>, shape: Extents) -> Result<(), Failed> {
     let &[m, n, k] = shape else { return Err("three extents".into()) };
     let (a, b) = (run.random.halves(m * k), run.random.halves(n * k));
     let c = Output::new(run, m * n, bf16::NAN)?;
@@ -293,8 +315,16 @@ fn gemm_hopper(run: &mut Run<'_>, shape: Extents) -> Result<(), Failed> {
         Ok::<_, Failed>(run.device.tensor_map(spec, buffer, &dims.map(|extent| extent as u64))?)
     };
     let (on_a, on_b) = (run.device.upload(&a)?, run.device.upload(&b)?);
-    let maps = (map("a", &on_a, [k, m])?, map("b", &on_b, [k, n])?, map("c", &c.buffer, [n, m])?);
-    let grid = (number(n / 256)?, number(m / 128)?);
-    run.launch(grid, &[&maps.0, &maps.1, &maps.2, &number(k / 64)?])?;
+    let (map_a, map_b, map_c) =
+        (map("a", &on_a, [k, m])?, map("b", &on_b, [k, n])?, map("c", &c.buffer, [n, m])?);
+    let step = step(run)?;
+    let [rows, columns, steps] = step.multiples();
+    let (rows, columns, steps) = (number(m)? / rows, number(n)? / columns, number(k)? / steps);
+    let mut arguments: Vec<&dyn Argument> = vec![&map_a, &map_b, &map_c];
+    if let Takes::Tiles { .. } = step.takes {
+        arguments.extend([&rows as &dyn Argument, &columns]);
+    }
+    arguments.push(&steps);
+    run.launch(grid(step, m, n, k)?, &arguments)?;
     compare_product(&c.result()?, &a, &b, k)
 }

@@ -202,17 +202,41 @@ pub(crate) fn product_by_maps(
     size: Product,
 ) -> Case {
     let grid = [u32::try_from(size.n / tile.1).unwrap(), u32::try_from(size.m / tile.0).unwrap(), 1];
+    product_with(name, kernel, arch, grid, size, vec![size.k / tile.2])
+}
+
+/// A product through tensor maps by one cluster of so many blocks, which walks over tiles; the last arguments are rows and columns of
+/// what it computes at a time, and the number of steps.
+pub(crate) fn product_by_tiles(
+    name: &'static str,
+    kernel: &Kernel,
+    blocks: u32,
+    tile: (usize, usize, usize),
+    size: Product,
+) -> Case {
+    let numbers = vec![size.m / tile.0 / blocks as usize, size.n / tile.1, size.k / tile.2];
+    product_with(name, kernel, Arch::SM_90A, [blocks, 1, 1], size, numbers)
+}
+
+fn product_with(
+    name: &'static str,
+    kernel: &Kernel,
+    arch: Arch,
+    grid: [u32; 3],
+    size: Product,
+    numbers: Vec<usize>,
+) -> Case {
     let spec = |name: &str| kernel.tensor_map(name).unwrap().clone();
     let (map_a, map_b, map_c) = (spec("a"), spec("b"), spec("c"));
     let matrices = size.matrices();
     Case::compiled(name, kernel, arch, grid, move |sim| {
         let ([a, b, c], expected) = matrices.upload(sim);
-        let arguments = vec![
+        let mut arguments = vec![
             map(&map_a, a, size.k, size.m),
             map(&map_b, b, size.k, size.n),
             map(&map_c, c, size.n, size.m),
-            Arg::U32(u32::try_from(size.k / tile.2).unwrap()),
         ];
+        arguments.extend(numbers.iter().map(|&number| Arg::U32(u32::try_from(number).unwrap())));
         Inputs { arguments, expected }
     })
 }

@@ -1,5 +1,6 @@
 //! Arguments, dispatch and errors; one module a command.
 
+mod bench;
 mod cache;
 mod compile;
 mod demo;
@@ -33,6 +34,8 @@ enum Command {
     Demo(demo::Options),
     /// Say what this machine has: driver, GPUs, assembler, cache; and what to do about what is missing
     Doctor(doctor::Options),
+    /// Measure kernels, and draw what was measured
+    Bench(bench::Options),
     /// List, clear or verify the compiled kernels that are kept on disk
     Cache(cache::Options),
     /// Compile a kernel of the registry to IR or PTX, or several into a pack
@@ -115,6 +118,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     match command {
         Command::Demo(options) => demo::run(&options, &mut out),
         Command::Doctor(options) => doctor::run(&options, &mut out),
+        Command::Bench(options) => bench::run(&options, &mut out),
         Command::Cache(options) => cache::run(&options, &mut out),
         Command::Compile(options) => compile::run(&options, &mut out),
         Command::Explain(options) => explain::run(&options, &mut out),

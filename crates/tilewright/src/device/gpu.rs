@@ -44,6 +44,10 @@ impl Gpu {
         &self.context
     }
 
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         self.stream.synchronize()
     }

@@ -94,7 +94,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tilewright_compiler::Compiler;
-use tilewright_cuda::{Context, Driver, Pack};
+use tilewright_cuda::{Context, Driver, Pack, Stream};
 use tilewright_hardware::{Arch, TensorMapSpec};
 
 pub use bound::DynBuffer;
@@ -271,6 +271,15 @@ impl Device {
         match self.backend() {
             Backend::Host(_) => None,
             Backend::Gpu(gpu) => Some(gpu.context()),
+        }
+    }
+
+    /// The stream that everything of this device goes to, if it is a GPU: to time, capture and order what is launched here.
+    #[must_use]
+    pub fn stream(&self) -> Option<&Stream> {
+        match self.backend() {
+            Backend::Host(_) => None,
+            Backend::Gpu(gpu) => Some(gpu.stream()),
         }
     }
 
