@@ -3,9 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test fails by panicking
 #![cfg(target_os = "linux")]
 
+use std::time::Duration;
+
 use tilewright::cuda::{CudaError, DiskCache, Form, Pack, PackBuilder, PackedKernel};
 use tilewright::device::{DeviceError, DeviceKind, available};
+use tilewright::kernels::ladder::LADDER;
 use tilewright::kernels::{examples, find};
+use tilewright::ladder::Workbench;
 use tilewright::prelude::*;
 use tilewright_fake_driver::Fake;
 
@@ -263,5 +267,22 @@ fn a_pack_brings_what_its_launch_needs() {
         assert_eq!(x.to_vec().unwrap(), [3, 3]);
         assert_eq!((driver.launches()[0].block, driver.launches()[0].shared), ([96, 1, 1], 60_000));
         assert!(device.load_packed(&pack, "no_such").is_err());
+    });
+}
+
+/// Every step of the ladder gets through the driver with its arguments, and is timed by events: those of the fake count operations.
+#[test]
+fn the_ladder_is_timed() {
+    Fake::new().run("the_ladder_is_timed", |driver| {
+        let device = gpu();
+        let bench = Workbench::new(&device, [256, 256, 64], 0).unwrap();
+        for step in LADDER {
+            let measured = bench.measure(step, Duration::ZERO).unwrap();
+            assert!(measured.microseconds > 0.0 && measured.number == step.number, "{measured:?}");
+            // Nothing has computed anything here, and that is noticed.
+            let error = bench.run(step).unwrap_err().to_string();
+            assert!(error.contains("c[0, 0] is NaN"), "{}: {error}", step.name);
+        }
+        assert_eq!(driver.faults(), [""; 0]);
     });
 }

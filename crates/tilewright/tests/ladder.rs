@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use tilewright::device::{Device, Options};
+use tilewright::hardware::{Gpu, TensorKind};
 use tilewright::kernels::ladder::{LADDER, Step, Takes};
 use tilewright::ladder::Workbench;
 
@@ -75,6 +76,18 @@ fn the_chapter_shows_the_code() {
         assert!(CHAPTER.contains(&heading), "no section {heading}");
     }
     assert!(listings.len() > LADDER.len(), "a listing for each step");
+}
+
+/// The roofline that step 10 is about.
+#[test]
+fn the_chapter_knows_the_chip() {
+    let gpu = Gpu::named("h200").unwrap();
+    let tensor = f64::from(gpu.tensor_rate(TensorKind::F16)) * gpu.clock * f64::from(gpu.multiprocessors);
+    let delivered = format!("DRAM delivers {:.1} bytes", 2000.0 / tensor * gpu.dram);
+    let asked = format!("128 x 256 asks for {:.1}", 1000.0 * 2.0 * (128.0 + 256.0) / (128.0 * 256.0));
+    for fact in [delivered, asked] {
+        assert!(CHAPTER.contains(&fact), "the chapter does not say `{fact}`");
+    }
 }
 
 fn bench(arguments: &[&str]) -> Output {
