@@ -154,24 +154,35 @@ impl GlobalMatrix {
     /// The element at a place, or zero outside of the matrix and where a guard does not hold.
     #[track_caller]
     pub(super) fn load<R: Number>(&self, place: &Place, further: u32, guard: Option<Val<bool>>) -> Val<R> {
+        self.load_run(place, further, 1, guard)[0]
+    }
+
+    /// Neighbours in a row, so many columns further, in one access: the matrix lies so that it can, and they are all inside or all
+    /// outside, where they are zero as where a guard does not hold.
+    #[track_caller]
+    pub(super) fn load_run<R: Number>(
+        &self,
+        place: &Place,
+        further: u32,
+        count: u32,
+        guard: Option<Val<bool>>,
+    ) -> Vec<Val<R>> {
         let at = self.at(place.batch, place.row, place.column + further);
         let condition = both(place.bounds.map(|_| place.inside(further)), guard);
-        with_element!(self.element, T => load_converted::<T, R>(at, condition))
+        load_converted(self.element, at, count, condition)
     }
 
-    /// Neighbours in a row, all of them in the matrix, which lies so that one access takes them.
+    /// Stores neighbours in a row, so many columns further, in one access, if they lie in the matrix.
     #[track_caller]
-    pub(super) fn load_run<R: Number>(&self, place: &Place, count: u32) -> Vec<Val<R>> {
-        let at = self.at(place.batch, place.row, place.column);
-        with_element!(self.element, T => at.cast::<T>().load_vector(count).cast::<R>().elements())
-    }
-
-    /// Stores neighbours in a row, all of them in the matrix, which lies so that one access takes them.
-    #[track_caller]
-    pub(super) fn store_run<R: Number>(&self, place: &Place, values: &[Val<R>]) {
-        let at = self.at(place.batch, place.row, place.column);
+    pub(super) fn store_run<R: Number>(&self, place: &Place, further: u32, values: &[Val<R>]) {
+        let at = self.at(place.batch, place.row, place.column + further);
+        let inside = place.bounds.map(|_| place.inside(further));
         with_element!(self.element, T => {
-            at.cast::<T>().store_vector(Vector::new(values.iter().map(|&value| narrow::<R, T>(value))));
+            let values = Vector::new(values.iter().map(|&value| narrow::<R, T>(value)));
+            match inside {
+                None => at.cast::<T>().store_vector(values),
+                Some(inside) => at.cast::<T>().store_vector_if(inside, values),
+            }
         });
     }
 
@@ -193,14 +204,25 @@ pub(super) fn both(first: Option<Val<bool>>, second: Option<Val<bool>>) -> Optio
     }
 }
 
-/// An element, converted; zero where a condition does not hold.
+/// Neighbours in memory in one access, converted; zeros where a condition does not hold.
 #[track_caller]
-pub(super) fn load_converted<T: LangElement, R: Number>(at: Global<u8>, inside: Option<Val<bool>>) -> Val<R> {
-    let at = at.cast::<T>();
-    match inside {
-        None => at.load().cast(),
-        Some(inside) => at.load_if(inside, zero::<T>()).cast(),
-    }
+pub(super) fn load_converted<R: Number>(
+    element: Element,
+    at: Global<u8>,
+    count: u32,
+    condition: Option<Val<bool>>,
+) -> Vec<Val<R>> {
+    with_element!(element, T => {
+        let at = at.cast::<T>();
+        match condition {
+            None if count == 1 => vec![at.load().cast()],
+            None => at.load_vector(count).cast().elements(),
+            Some(condition) if count == 1 => vec![at.load_if(condition, zero::<T>()).cast()],
+            Some(condition) => {
+                at.load_vector_if(condition, Vector::splat(zero::<T>(), count)).cast().elements()
+            }
+        }
+    })
 }
 
 #[track_caller]
@@ -226,5 +248,67 @@ pub(super) fn narrow<R: Number, T: LangElement>(value: Val<R>) -> Val<T> {
         }
         Element::I8 | Element::U8 => value.cast_saturating(),
         _ => value.cast(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_compiler::Compiler;
+    use tilewright_hardware::Arch;
+    use tilewright_sim::{Arg, Launch, Module, Options, Simulator};
+
+    use super::*;
+
+    #[kernel(threads = 32)]
+    fn convert<R: Number, T: LangElement>(x: Global<R>, out: Global<T>, n: Val<u32>) {
+        let i = lane_id();
+        if i < n {
+            out.at(i).store(narrow::<R, T>(x.at(i).load()));
+        }
+    }
+
+    /// The bytes that a kernel for an old or a new chip makes of some numbers.
+    fn converted<R: Number, T: LangElement>(
+        arch: Arch,
+        upload: impl Fn(&mut Simulator) -> Arg,
+        n: u32,
+    ) -> Vec<u8> {
+        let code = Compiler::new(arch).compile(convert::stage::<R, T>().unwrap().func()).unwrap().code;
+        let module = Module::parse(&code.text).unwrap();
+        let mut sim = Simulator::new(Options::default());
+        let (x, out) = (upload(&mut sim), sim.alloc_named("out", (n * T::ELEMENT.bytes()) as usize));
+        let launch = Launch::new(1, 32);
+        let arguments = [x, Arg::Buffer(out), Arg::U32(n)];
+        sim.launch(&module, module.entries()[0], &launch, &arguments).unwrap();
+        sim.download::<u8>(out).unwrap()
+    }
+
+    #[test]
+    fn results_are_rounded_to_nearest_and_clamped() {
+        let floats = [0.5f32, 1.5, 2.5, -0.5, -1.5, 126.6, 127.5, 300.0, -128.5, -300.0, 3e9, f32::NAN];
+        let n = 12;
+        for arch in [Arch::SM_80, Arch::SM_90A] {
+            let to_i8 = converted::<f32, i8>(arch, |sim| Arg::Buffer(sim.upload(&floats)), n);
+            let expected = [0i8, 2, 2, 0, -2, 127, 127, 127, -128, -128, 127, 0];
+            assert_eq!(to_i8, expected.map(i8::cast_unsigned));
+            let to_u8 = converted::<f32, u8>(arch, |sim| Arg::Buffer(sim.upload(&floats)), n);
+            assert_eq!(to_u8, [0, 2, 2, 0, 0, 127, 128, 255, 0, 0, 255, 0]);
+            let to_i32 = converted::<f32, i32>(arch, |sim| Arg::Buffer(sim.upload(&floats)), n);
+            let expected = [0, 2, 2, 0, -2, 127, 128, 300, -128, -300, i32::MAX, 0i32];
+            assert_eq!(to_i32, expected.map(i32::to_le_bytes).as_flattened());
+            let whole = [0i32, -1, 127, 128, -128, -129, i32::MAX, i32::MIN];
+            let to_i8 = converted::<i32, i8>(arch, |sim| Arg::Buffer(sim.upload(&whole)), 8);
+            assert_eq!(to_i8, [0i8, -1, 127, 127, -128, -128, 127, -128].map(i8::cast_unsigned));
+        }
+    }
+
+    #[test]
+    fn eight_bit_floats_are_converted_as_on_the_host() {
+        let floats =
+            [0.0f32, -0.0, 1.0, 1.0625, 1.1875, 0.001, 0.0009, 447.0, 465.0, -1e9, 60000.0, f32::NAN];
+        let upload = |sim: &mut Simulator| Arg::Buffer(sim.upload(&floats));
+        // Chips before sm_89 have no instruction for this.
+        assert_eq!(converted::<f32, E4m3>(Arch::SM_90A, upload, 12), floats.map(|x| E4m3::from_f32(x).0));
+        assert_eq!(converted::<f32, E5m2>(Arch::SM_90A, upload, 12), floats.map(|x| E5m2::from_f32(x).0));
     }
 }

@@ -441,6 +441,28 @@ fn elements_of_vectors_are_loaded_once() {
 }
 
 #[test]
+fn wide_operands_take_fewer_accesses_and_give_the_same() {
+    for (m, n, run) in [(16, 16, 2), (13, 20, 4), (13, 24, 8), (5, 2, 2)] {
+        let bias = Expr::from(ExtraOperand::new("batched", F16, Shape::PerColumn).each_batch(64));
+        let epilogue = Epilogue::linear()
+            .bias_per_column("bias", BF16)
+            .then(|x| x + bias)
+            .residual("x", BF16, dense(m, n))
+            .store("pre", F16, Placement { leading: 32, batch_stride: 512, ..dense(m, n) });
+        let narrow = Case { run, ..Case::new(m, n, Types::of(F32), epilogue) };
+        let narrow = Case { problem: Problem { batch: 2, ..narrow.problem }, ..narrow };
+        let epilogue = narrow.problem.epilogue.widened(&narrow.problem, |_| 256);
+        let wide = Case { problem: Problem { epilogue, ..narrow.problem.clone() }, ..narrow };
+        wide.check();
+        let count = |problem: &Problem| {
+            let ir = apply_epilogue::stage::<f32>(problem.clone(), run, true, false).unwrap();
+            ir.ir().matches("load_if").count()
+        };
+        assert!(count(&wide.problem) < count(&narrow.problem));
+    }
+}
+
+#[test]
 fn kernels_that_stage_for_the_wrong_type_are_told() {
     let problem = Problem { epilogue: Epilogue::new().alpha(), ..Problem::new(16, 16, 1, Types::of(I8)) };
     let error = apply_epilogue::stage::<i32>(problem, 2, false, false).unwrap_err().to_string();

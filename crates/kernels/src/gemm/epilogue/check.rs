@@ -193,6 +193,14 @@ fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmEr
         );
         return Err(GemmError::Epilogue { reason });
     }
+    let widest = operand.widest(problem, operand.alignment());
+    if !operand.width.is_power_of_two() || operand.width > widest.max(1) {
+        let (width, what) =
+            (operand.width, "expected a power of two that its extent and strides are multiples of");
+        let reason =
+            format!("`{name}` is said to be accessed {width} elements at a time; {what}, at most {widest}");
+        return Err(GemmError::Epilogue { reason });
+    }
     if let Access::Reduce(how) = operand.access {
         return check_reduction(operand, how, problem).map_err(|reason| GemmError::Epilogue { reason });
     }
@@ -337,6 +345,17 @@ mod tests {
         };
         assert_eq!(message(Epilogue::new().relu().gelu(), Types::of(F64)), refused("gelu"));
         assert_eq!(message(Epilogue::new().map(Softplus), Types::of(F64)), refused("the formula `softplus`"));
+    }
+
+    #[test]
+    fn accesses_must_not_be_wider_than_operands() {
+        let operand = |width| ExtraOperand { width, ..ExtraOperand::new("b", F32, Shape::PerColumn) };
+        assert_eq!(message(Expr::Sum + operand(2), Types::of(F32)), "fine");
+        assert_eq!(
+            message(Expr::Sum + operand(4), Types::of(F32)),
+            "the epilogue cannot be computed: `b` is said to be accessed 4 elements at a time; expected a power of two that its extent \
+             and strides are multiples of, at most 2"
+        );
     }
 
     #[test]

@@ -55,13 +55,16 @@ pub struct Staged<R> {
     c: Option<GlobalMatrix>,
 }
 
+/// Which element of a vector: of which member of the batch, if each has its own, and the index.
+type Entry = (Option<Val<u32>>, Val<u32>);
+
 /// An operand with its parameters.
 #[derive(Debug)]
 struct Declared<R> {
     operand: ExtraOperand,
     memory: Memory<R>,
     /// Elements that were loaded, by member of the batch and index.
-    loaded: Memo<(Val<u32>, Val<u32>), Val<R>>,
+    loaded: Memo<Entry, Val<R>>,
 }
 
 #[derive(Debug)]
@@ -135,67 +138,76 @@ impl<R: Number> Declared<R> {
 
     #[track_caller]
     fn read(&mut self, place: &Place, guard: Option<Val<bool>>, count: u32) -> Vec<Val<R>> {
+        let width = self.operand.access_width(count, place.bounds.is_some());
+        let starts = (0..count).step_by(width as usize);
         match self.memory {
             Memory::Partials(_) => vec![val(R::ZERO); count as usize],
-            Memory::Matrix(matrix) => {
-                let plain = place.bounds.is_none() && guard.is_none();
-                if plain && count > 1 && self.operand.vector().is_multiple_of(count) {
-                    return matrix.load_run(place, count);
-                }
-                (0..count).map(|i| matrix.load(place, i, guard)).collect()
-            }
-            Memory::Vector { origin, batch_stride } => match self.operand.shape {
-                Shape::PerColumn => {
-                    let mut values = Vec::new();
-                    for i in 0..count {
-                        let column = if i == 0 { place.column } else { place.column + i };
-                        let inside = place.bounds.map(|(_, columns)| below(column, columns));
-                        values.push(self.element(origin, batch_stride, place.batch, column, inside, guard));
+            Memory::Matrix(matrix) => starts.flat_map(|i| matrix.load_run(place, i, width, guard)).collect(),
+            Memory::Vector { origin, batch_stride } => {
+                let bytes = u64::from(self.operand.element.bytes());
+                let member = batch_stride.map(|stride| (place.batch, stride));
+                let origin =
+                    member.map_or(origin, |(b, stride)| origin.byte_add(b.cast::<u64>() * stride * bytes));
+                let batch = member.map(|(batch, _)| batch);
+                match self.operand.shape {
+                    Shape::PerColumn => {
+                        let mut values = Vec::new();
+                        for i in starts {
+                            let column = further(place.column, i);
+                            let inside = place.bounds.map(|(_, columns)| below(column, columns));
+                            values.extend(self.elements(origin, (batch, column), width, inside, guard));
+                        }
+                        values
                     }
-                    values
+                    Shape::PerRow => {
+                        let inside = place.bounds.map(|(rows, _)| below(place.row, rows));
+                        vec![self.elements(origin, (batch, place.row), 1, inside, guard)[0]; count as usize]
+                    }
+                    _ => vec![self.elements(origin, (batch, val(0)), 1, None, guard)[0]; count as usize],
                 }
-                Shape::PerRow => {
-                    let inside = place.bounds.map(|(rows, _)| below(place.row, rows));
-                    let one = self.element(origin, batch_stride, place.batch, place.row, inside, guard);
-                    vec![one; count as usize]
-                }
-                _ => {
-                    let one = self.element(origin, batch_stride, place.batch, val(0u32), None, guard);
-                    vec![one; count as usize]
-                }
-            },
+            }
         }
     }
 
-    /// An element of a vector, unless it is in a register already.
+    /// Neighbouring elements of a vector, in one access unless they are in registers already.
     #[track_caller]
-    fn element(
+    fn elements(
         &mut self,
         origin: Global<u8>,
-        batch_stride: Option<Val<u64>>,
-        batch: Val<u32>,
-        index: Val<u32>,
+        (batch, index): Entry,
+        count: u32,
         inside: Option<Val<bool>>,
         guard: Option<Val<bool>>,
-    ) -> Val<R> {
-        let batched = batch_stride.is_some();
-        let is_it = |&(b, i): &(Val<u32>, Val<u32>)| same(i, index) && (!batched || same(b, batch));
+    ) -> Vec<Val<R>> {
+        let same_batch = |known: Option<Val<u32>>| match (known, batch) {
+            (Some(known), Some(batch)) => same(known, batch),
+            _ => true,
+        };
+        let keys: Vec<Val<u32>> = (0..count).map(|i| further(index, i)).collect();
         // What was loaded without the guard is right with it, but not the other way round.
-        if let Some(value) = self.loaded.find(is_it) {
-            return value;
+        let known = keys
+            .iter()
+            .map(|&key| self.loaded.find(|&(of, known)| same(known, key) && same_batch(of)))
+            .collect::<Option<Vec<_>>>();
+        if let Some(known) = known {
+            return known;
         }
-        let bytes = u64::from(self.operand.element.bytes());
-        let start =
-            batch_stride.map_or(origin, |stride| origin.byte_add(batch.cast::<u64>() * stride * bytes));
-        let condition = both(inside, guard);
-        let value = with_element!(self.operand.element, T => {
-            load_converted::<T, R>(start.cast::<T>().at(index).cast(), condition)
-        });
+        let element = self.operand.element;
+        let at = with_element!(element, T => origin.cast::<T>().at(index).cast::<u8>());
+        let values = load_converted(element, at, count, both(inside, guard));
         if guard.is_none() {
-            self.loaded.insert((batch, index), value);
+            for (key, &value) in keys.into_iter().zip(&values) {
+                self.loaded.insert((batch, key), value);
+            }
         }
-        value
+        values
     }
+}
+
+/// So many columns further.
+#[track_caller]
+fn further(column: Val<u32>, by: u32) -> Val<u32> {
+    if by == 0 { column } else { column + by }
 }
 
 #[device]
@@ -399,12 +411,12 @@ impl<R: Number, N: OnDevice> Machine for OnPlace<'_, R, N> {
             Memory::Matrix(matrix) => *matrix,
             Memory::Vector { .. } => return,
         };
-        let count = to_u32(values.len());
-        if place.bounds.is_none() && declared.operand.vector().is_multiple_of(count) {
-            return matrix.store_run(&place, &values);
-        }
-        for (i, value) in (0u32..).zip(values) {
-            matrix.store(&place, i, value);
+        let width = declared.operand.access_width(to_u32(values.len()), place.bounds.is_some());
+        for (i, values) in (0u32..).step_by(width as usize).zip(values.chunks(width as usize)) {
+            match values {
+                [value] => matrix.store(&place, i, *value),
+                several => matrix.store_run(&place, i, several),
+            }
         }
     }
 

@@ -90,6 +90,10 @@ pub struct ExtraOperand {
     pub batch_stride: u64,
     /// What happens to it.
     pub access: Access,
+    /// Neighbours that one access may take, wherever it starts at a multiple of as many: its memory starts at a multiple of so many
+    /// elements, and so do its lines and members; and the extent of its contiguous index is a multiple. A power of two; 1 if
+    /// nothing is known. [`Epilogue::widened`](super::Epilogue::widened) finds it out.
+    pub width: u32,
     /// Whether it has a column for each column of the product, where D has one for two of them.
     pub(super) before_pairs: bool,
 }
@@ -99,7 +103,7 @@ impl ExtraOperand {
     #[must_use]
     pub fn new(name: &str, element: Element, shape: Shape) -> ExtraOperand {
         let (name, access) = (name.to_owned(), Access::Read);
-        ExtraOperand { name, element, shape, batch_stride: 0, access, before_pairs: false }
+        ExtraOperand { name, element, shape, batch_stride: 0, access, width: 1, before_pairs: false }
     }
 
     /// The same with elements of its own for each member of a batch, so many after those of the one before. Matrices say this in their
@@ -109,14 +113,68 @@ impl ExtraOperand {
         ExtraOperand { batch_stride: stride, ..self }
     }
 
-    /// Neighbours in a row that one access may take, wherever it starts at a multiple of as many: 1 unless a matrix lies so.
-    pub(super) fn vector(&self) -> u32 {
+    /// Neighbours in a row that one access may take as far as lines of a matrix lie so; they may reach across its end.
+    fn vector(&self) -> u32 {
         match self.shape {
-            Shape::Matrix(placement) if placement.storage == Storage::RowMajor => {
-                placement.vector(self.element, 2, 16 / self.element.bytes())
-            }
+            Shape::Matrix(placement) => placement.vector(self.element, 2, 16 / self.element.bytes()),
             _ => 1,
         }
+    }
+
+    /// How many neighbours in a row, of so many from a multiple of as many on, one access takes. Where places may lie outside,
+    /// all of them are there or none.
+    pub(super) fn access_width(&self, count: u32, bounded: bool) -> u32 {
+        let most = match self.shape {
+            Shape::PerColumn => self.width,
+            Shape::Matrix(placement) if placement.storage == Storage::RowMajor => {
+                if bounded {
+                    self.width
+                } else {
+                    self.vector().max(self.width)
+                }
+            }
+            _ => 1,
+        };
+        most.min(16 / self.element.bytes()).min(1 << count.trailing_zeros())
+    }
+
+    /// The extent of the contiguous index; 1 if there is none.
+    pub(super) fn contiguous(&self, problem: &Problem) -> u32 {
+        let (rows, columns) = self.extents(problem);
+        match self.shape {
+            Shape::PerRow => rows,
+            Shape::PerColumn => columns,
+            Shape::One => 1,
+            Shape::Matrix(placement) => match placement.storage {
+                Storage::RowMajor => columns,
+                Storage::ColumnMajor => rows,
+            },
+        }
+    }
+
+    /// Bytes that its address must be a multiple of.
+    #[must_use]
+    pub fn alignment(&self) -> u32 {
+        match self.shape {
+            Shape::Matrix(placement) => placement.alignment,
+            _ => self.width * self.element.bytes(),
+        }
+    }
+
+    /// The width that follows from the problem, if the address is known to be a multiple of so many bytes.
+    pub(super) fn widest(&self, problem: &Problem, alignment: u32) -> u32 {
+        let placement = match self.shape {
+            Shape::Matrix(placement) => placement,
+            // Lines of a vector are its members.
+            _ => Placement {
+                storage: Storage::RowMajor,
+                leading: self.batch_stride,
+                batch_stride: self.batch_stride,
+                alignment,
+            },
+        };
+        let width = placement.vector(self.element, 2, 16 / self.element.bytes());
+        width.min(1 << self.contiguous(problem).trailing_zeros().min(4))
     }
 
     /// Rows and columns that it belongs to.
@@ -179,19 +237,22 @@ impl ExtraOperand {
 impl fmt::Display for ExtraOperand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, element) = (&self.name, self.element);
-        let batched = if self.batch_stride == 0 { "" } else { " batched" };
         match self.shape {
-            Shape::PerRow => write!(f, "row {name}:{element}{batched}"),
-            Shape::PerColumn => write!(f, "column {name}:{element}{batched}"),
-            Shape::One => write!(f, "one {name}:{element}{batched}"),
+            Shape::PerRow => write!(f, "row {name}:{element}")?,
+            Shape::PerColumn => write!(f, "column {name}:{element}")?,
+            Shape::One => write!(f, "one {name}:{element}")?,
             Shape::Matrix(placement) => {
                 let order = match placement.storage {
                     Storage::RowMajor => "row-major",
                     Storage::ColumnMajor => "column-major",
                 };
-                write!(f, "matrix {name}:{element} {order} w{}", self.vector())
+                write!(f, "matrix {name}:{element} {order} v{}", self.vector())?;
             }
         }
+        if self.batch_stride != 0 {
+            f.write_str(" batched")?;
+        }
+        if self.width > 1 { write!(f, " w{}", self.width) } else { Ok(()) }
     }
 }
 
@@ -455,21 +516,30 @@ impl Expr {
         }
     }
 
-    /// The same for the transposed product: rows become columns.
-    pub(super) fn transposed(&self) -> Expr {
-        let of = |expr: &Expr| Box::new(expr.transposed());
+    /// The same with other operands and picks.
+    pub(super) fn with_parts(
+        &self,
+        operand: &impl Fn(&ExtraOperand) -> ExtraOperand,
+        pick: &impl Fn(&Pick) -> Pick,
+    ) -> Expr {
+        let of = |expr: &Expr| Box::new(expr.with_parts(operand, pick));
         match self {
             Expr::Sum | Expr::C | Expr::Scalar(_) | Expr::Constant(_) => self.clone(),
-            Expr::Read(operand) => Expr::Read(operand.transposed()),
+            Expr::Read(read) => Expr::Read(operand(read)),
             Expr::Weighted(name, x) => Expr::Weighted(name.clone(), of(x)),
             Expr::Unary(function, x) => Expr::Unary(*function, of(x)),
             Expr::Binary(function, x, y) => Expr::Binary(*function, of(x), of(y)),
             Expr::User(function, inputs) => {
-                Expr::User(function.clone(), inputs.iter().map(Expr::transposed).collect())
+                Expr::User(function.clone(), inputs.iter().map(|x| x.with_parts(operand, pick)).collect())
             }
-            Expr::Pick(pick, x) => Expr::Pick(Pick { in_column: !pick.in_column, ..*pick }, of(x)),
-            Expr::Store(operand, x) => Expr::Store(operand.transposed(), of(x)),
+            Expr::Pick(which, x) => Expr::Pick(pick(which), of(x)),
+            Expr::Store(written, x) => Expr::Store(operand(written), of(x)),
         }
+    }
+
+    /// The same for the transposed product: rows become columns.
+    pub(super) fn transposed(&self) -> Expr {
+        self.with_parts(&ExtraOperand::transposed, &|pick| Pick { in_column: !pick.in_column, ..*pick })
     }
 }
 

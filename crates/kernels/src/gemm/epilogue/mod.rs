@@ -347,6 +347,19 @@ impl Epilogue {
         operands
     }
 
+    /// The same with operands that are accessed as widely as the problem allows: `alignment` says for each how many bytes its
+    /// address is known to be a multiple of (for matrices their placement does). [`ExtraOperand::alignment`] of the result is what runs
+    /// must then give. Without this everything but the inside of matrices is accessed element by element.
+    #[must_use]
+    pub fn widened(&self, problem: &Problem, alignment: impl Fn(&ExtraOperand) -> u32) -> Epilogue {
+        let described = self.operands();
+        let wide = |operand: &ExtraOperand| {
+            let known = described.iter().find(|known| known.name == operand.name).unwrap_or(operand);
+            ExtraOperand { width: known.widest(problem, alignment(known)), ..operand.clone() }
+        };
+        self.result.with_parts(&wide, &|pick| *pick).into()
+    }
+
     /// The epilogue of the transposed product: rows become columns.
     #[must_use]
     pub fn transposed(&self) -> Epilogue {
@@ -410,7 +423,7 @@ mod tests {
         let text = |epilogue: Epilogue| epilogue.to_string();
         assert_eq!(
             text(Epilogue::new().store("pre", BF16, dense(8, 8)).swiglu()),
-            "(silu(first(store([matrix pre:bf16 row-major w8], sum))) * second(store([matrix pre:bf16 row-major w8], sum)))"
+            "(silu(first(store([matrix pre:bf16 row-major v8], sum))) * second(store([matrix pre:bf16 row-major v8], sum)))"
         );
         // Extents are no part of it, what changes the code is.
         let residual = |m, n| text(Epilogue::new().residual("x", F32, dense(m, n)));
@@ -449,6 +462,32 @@ mod tests {
         assert_eq!(sizes, expected.map(|(name, size)| (name.to_owned(), size)));
         assert_eq!(problem.epilogue.columns_for_one(), 2);
         assert_eq!(problem.epilogue.bindings(&problem).len(), 2 + 1 + 3);
+    }
+
+    #[test]
+    fn operands_are_as_wide_as_everything_about_them_allows() {
+        let width = |n: u32, operand: ExtraOperand, alignment: u32| {
+            let epilogue = Epilogue::from(Expr::Sum + operand);
+            let problem = Problem { batch: 2, epilogue, ..Problem::new(24, n, 4, Types::of(BF16)) };
+            let wide = problem.epilogue.widened(&problem, |_| alignment);
+            assert_eq!(wide.check(&problem), Ok(()));
+            wide.operands()[0].width
+        };
+        let column = || ExtraOperand::new("x", BF16, Shape::PerColumn);
+        assert_eq!([64, 12, 13].map(|n| width(n, column(), 256)), [8, 4, 1]);
+        assert_eq!([64, 12, 13].map(|n| width(n, column(), 4)), [2, 2, 1]);
+        assert_eq!(width(64, column().each_batch(66), 256), 2);
+        assert_eq!(width(64, ExtraOperand::new("x", F32, Shape::PerRow), 16), 4);
+        assert_eq!(width(64, ExtraOperand::new("x", F32, Shape::One), 16), 1);
+        let matrix = |n, leading, storage| {
+            let placement = Placement { leading, ..Placement::dense(storage, 24, n) };
+            width(n, ExtraOperand::new("x", BF16, Shape::Matrix(placement)), 1)
+        };
+        assert_eq!(matrix(64, 64, Storage::RowMajor), 8);
+        assert_eq!(matrix(64, 66, Storage::RowMajor), 2);
+        // The lines are long enough, but the last one ends in the middle of an access.
+        assert_eq!(matrix(62, 64, Storage::RowMajor), 2);
+        assert_eq!(matrix(61, 24, Storage::ColumnMajor), 8);
     }
 
     #[test]

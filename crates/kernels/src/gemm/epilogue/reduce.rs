@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tilewright_hardware::Element;
 use tilewright_lang::prelude::*;
 
-use super::expr::{Access, Expr, ExtraOperand, How, Shape};
+use super::expr::{Access, ExtraOperand, How, Shape};
 use super::partials::{combine, start};
 use super::{Epilogue, Parameter};
 use crate::gemm::GemmError;
@@ -169,10 +169,11 @@ pub fn with_reductions(
     if reductions.is_empty() {
         return recipe_of(problem);
     }
-    let expr = problem.epilogue.result().replace_reductions(&|name| {
-        let (_, operand, _) = reductions.iter().find(|(_, operand, _)| operand.name == name)?;
-        Some(operand.scratch(problem))
-    });
+    let scratch = |operand: &ExtraOperand| {
+        let reduction = reductions.iter().find(|(_, reduction, _)| reduction.name == operand.name);
+        reduction.map_or_else(|| operand.clone(), |(_, reduction, _)| reduction.scratch(problem))
+    };
+    let expr = problem.epilogue.result().with_parts(&scratch, &|pick| *pick);
     let mut recipe = recipe_of(&Problem { epilogue: expr.into(), ..problem.clone() })?;
     if recipe.launches.is_empty() {
         return Ok(recipe);
@@ -208,26 +209,6 @@ pub fn with_reductions(
     Ok(recipe)
 }
 
-impl Expr {
-    /// The same with other operands in place of those that reduce.
-    fn replace_reductions(&self, replace: &impl Fn(&str) -> Option<ExtraOperand>) -> Expr {
-        let of = |expr: &Expr| Box::new(expr.replace_reductions(replace));
-        match self {
-            Expr::Sum | Expr::C | Expr::Scalar(_) | Expr::Constant(_) | Expr::Read(_) => self.clone(),
-            Expr::Weighted(name, x) => Expr::Weighted(name.clone(), of(x)),
-            Expr::Unary(function, x) => Expr::Unary(*function, of(x)),
-            Expr::Binary(function, x, y) => Expr::Binary(*function, of(x), of(y)),
-            Expr::User(function, inputs) => {
-                Expr::User(function.clone(), inputs.iter().map(|x| x.replace_reductions(replace)).collect())
-            }
-            Expr::Pick(pick, x) => Expr::Pick(*pick, of(x)),
-            Expr::Store(operand, x) => {
-                Expr::Store(replace(&operand.name).unwrap_or_else(|| operand.clone()), of(x))
-            }
-        }
-    }
-}
-
 impl ExtraOperand {
     /// The matrix of the values that it reduces, so that neighbours in memory belong to different results.
     fn scratch(&self, problem: &Problem) -> ExtraOperand {
@@ -237,7 +218,8 @@ impl ExtraOperand {
             _ => Storage::RowMajor,
         };
         let shape = Shape::Matrix(Placement::dense(storage, rows, columns));
-        ExtraOperand { shape, batch_stride: 0, access: Access::Write, ..self.clone() }
+        let scratch = ExtraOperand { shape, batch_stride: 0, access: Access::Write, ..self.clone() };
+        ExtraOperand { width: scratch.widest(problem, 256), ..scratch }
     }
 
     /// Reduces the values at `offset` of the workspace to its results, or to `out` of them.
@@ -296,7 +278,7 @@ mod tests {
         let recipe = with_reductions(&problem, |plain| {
             assert_eq!(
                 plain.epilogue.to_string(),
-                "store([matrix largest:f32 row-major w2], relu(store([matrix rows:f32 column-major w1], ($alpha * sum))))"
+                "store([matrix largest:f32 row-major v2 w2], relu(store([matrix rows:f32 column-major v4 w4], ($alpha * sum))))"
             );
             let kernel = KernelSource { key: "product".to_owned(), stage: Arc::new(|| reduce_all::stage::<f32>(How::Sum)) };
             let launch = Launch { kernel, grid: [1, 1, 1], bindings: plain.epilogue.bindings(plain) };
