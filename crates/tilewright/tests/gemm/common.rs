@@ -183,7 +183,11 @@ impl<'a> Filled<'a> {
 
 /// The bytes of the element nearest to a number.
 pub(crate) fn encode(element: Element, value: f64) -> Vec<u8> {
-    #[allow(clippy::cast_possible_truncation, reason = "rounded to the type, as kernels do")]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rounded to the type, as kernels do"
+    )]
     match element {
         Element::BF16 => bf16::from_f64(value).to_bits().to_le_bytes().to_vec(),
         Element::F16 => f16::from_f64(value).to_bits().to_le_bytes().to_vec(),

@@ -236,7 +236,7 @@ impl Case {
 }
 
 /// Multiples of 1/8 from -4 to 4: exact in every type but the 8-bit floats, where they are rounded first.
-fn numbers(salt: u64, count: u64) -> impl Iterator<Item = f64> {
+pub(super) fn numbers(salt: u64, count: u64) -> impl Iterator<Item = f64> {
     (0..count).map(move |i| {
         let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ salt.wrapping_mul(0xD134_2543_DE82_EF95);
         let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -244,7 +244,7 @@ fn numbers(salt: u64, count: u64) -> impl Iterator<Item = f64> {
     })
 }
 
-fn bytes(element: Element, values: impl Iterator<Item = f64>) -> Vec<u8> {
+pub(super) fn bytes(element: Element, values: impl Iterator<Item = f64>) -> Vec<u8> {
     let values: Vec<f64> = values.collect();
     let mut memory = vec![0; values.len() * element.bytes() as usize];
     for (i, value) in (0u64..).zip(values) {

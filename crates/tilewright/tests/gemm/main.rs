@@ -4,6 +4,7 @@
 mod ampere;
 mod common;
 mod epilogue;
+mod fused;
 mod gemv;
 mod repack;
 mod simt;
