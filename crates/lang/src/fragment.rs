@@ -73,6 +73,26 @@ impl<T: Element> Fragment<T> {
         self.atom.extents(self.role)
     }
 
+    /// Columns `first..first + columns` of the sums of a warpgroup as a fragment of their own; both are multiples of 8.
+    #[must_use]
+    #[track_caller]
+    pub fn columns(self, first: u32, columns: u32) -> Fragment<T> {
+        let (_, all) = self.extents();
+        // Where sums lie depends on the number of columns alone, so any product with as many will do.
+        let narrow = mma::all().find(|atom| atom.group == Group::Warpgroup && atom.shape.n == columns);
+        let inside = first.is_multiple_of(8) && first.checked_add(columns).is_some_and(|end| end <= all);
+        match narrow.filter(|_| inside && self.role == Role::C && self.atom.group == Group::Warpgroup) {
+            Some(atom) => Fragment { values: self.values.slice(first / 2, columns / 2), atom, role: Role::C },
+            None => {
+                trace::error(format!(
+                    "columns {first} to {} of a fragment of {all}; expected multiples of 8 in the sums of a warpgroup",
+                    first.saturating_add(columns)
+                ));
+                self
+            }
+        }
+    }
+
     /// Visits this thread's elements in runs of neighbours in a row: `f(row, column, elements)`, the position being that of the
     /// first.
     #[track_caller]
@@ -80,6 +100,21 @@ impl<T: Element> Fragment<T> {
         let Some(runs) = Runs::new(self.atom, self.role) else { return };
         for start in (0..self.values.len()).step_by(runs.len as usize) {
             let (row, column) = runs.at(start);
+            f(row, column, self.values.slice(start, runs.len));
+        }
+    }
+
+    /// The same for a matrix that lies somewhere in a larger one: its first element is at `(row, column)`, and positions are those in
+    /// the larger one. They are that of the first run plus constants, which takes fewer registers than to add afterwards.
+    #[track_caller]
+    pub fn for_each_run_from(
+        self,
+        (row, column): (Val<u32>, Val<u32>),
+        mut f: impl FnMut(Val<u32>, Val<u32>, Vector<T>),
+    ) {
+        let Some(runs) = Runs::new(self.atom, self.role) else { return };
+        for start in (0..self.values.len()).step_by(runs.len as usize) {
+            let (row, column) = runs.from(start, Some((row, column)));
             f(row, column, self.values.slice(start, runs.len));
         }
     }
@@ -109,9 +144,15 @@ impl<T: Element> Fragment<T> {
     /// Stores the matrix to a tile of its size, `(row, column)`, with matrix stores (Hopper and later).
     #[track_caller]
     pub fn store_matrix(self, tile: Shared<T>) {
+        self.store_matrix_at(tile, 0, 0);
+    }
+
+    /// Stores the matrix to a part of a tile, from a row and a column on, with matrix stores.
+    #[track_caller]
+    pub fn store_matrix_at(self, tile: Shared<T>, row: u32, column: u32) {
         let Some(tv) = self.layout() else { return };
         let thread = thread_in(self.atom.group);
-        let Some(moves) = MatrixMoves::plan(tv, thread, tile, (0, 0)) else { return };
+        let Some(moves) = MatrixMoves::plan(tv, thread, tile, (row, column)) else { return };
         let per_register = 32 / T::ELEMENT.bits();
         for step in moves.steps {
             let part = self.values.slice(step.register * per_register, step.count * per_register);
@@ -181,12 +222,20 @@ impl Runs {
     /// Row and column of the run that starts with this value.
     #[track_caller]
     fn at(&self, value: u32) -> (Val<u32>, Val<u32>) {
+        self.from(value, None)
+    }
+
+    /// The same, counted from somewhere else.
+    #[track_caller]
+    fn from(&self, value: u32, origin: Option<(Val<u32>, Val<u32>)>) -> (Val<u32>, Val<u32>) {
         let (rows, columns) = positions(self.places, self.threads, value);
-        let (row, further) = self.rows.at(&rows);
-        let row = if further == 0 { row } else { row + further };
-        let (column, further) = self.columns.at(&columns);
-        let column = if further == 0 { column } else { column + further };
-        (row, column)
+        let place = |maps: &ThreadMaps, table: &[u32], origin: Option<Val<u32>>| {
+            let (staged, further) = maps.at(table);
+            let first = origin.map_or(staged, |origin| origin + staged);
+            if further == 0 { first } else { first + further }
+        };
+        let (top, left) = origin.unzip();
+        (place(&self.rows, &rows, top), place(&self.columns, &columns, left))
     }
 }
 

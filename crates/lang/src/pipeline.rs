@@ -81,6 +81,20 @@ impl Slot {
     }
 }
 
+impl Slot {
+    /// The buffer so many places further: for a consumer that leaves those between to others.
+    #[must_use]
+    #[track_caller]
+    pub fn skip(self, places: impl Operand<u32>) -> Slot {
+        let index = self.index + places.val();
+        Slot {
+            index: index % self.stages,
+            phase: self.phase ^ ((index / self.stages) & 1u32),
+            stages: self.stages,
+        }
+    }
+}
+
 impl Pipeline {
     /// A ring of `stages` slots that one thread fills and `consumers` arrivals free. Initialised by thread 0; a barrier of the block
     /// (or of the cluster, if other blocks arrive here) must follow before anybody uses it.

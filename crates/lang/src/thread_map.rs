@@ -53,9 +53,10 @@ fn linear(table: &[u32]) -> Option<Vec<u32>> {
     (0..table.len()).all(|t| value(t) == table[t]).then_some(weights)
 }
 
-/// Several tables over the same threads that differ little: the first is computed, the others follow from it.
+/// Several tables over the same threads that differ little: the first is computed, and others follow from it where they can.
 #[derive(Debug)]
 pub(crate) struct ThreadMaps {
+    thread: Val<u32>,
     first: Val<u32>,
     table: Vec<u32>,
 }
@@ -64,7 +65,7 @@ impl ThreadMaps {
     /// Computes the first table.
     #[track_caller]
     pub(crate) fn new(thread: Val<u32>, table: Vec<u32>) -> ThreadMaps {
-        ThreadMaps { first: thread_map(thread, &table), table }
+        ThreadMaps { thread, first: thread_map(thread, &table), table }
     }
 
     /// Another table, as a staged value and a constant to add to it. Equal staged parts are found by the compiler, so a group of
@@ -84,10 +85,8 @@ impl ThreadMaps {
         {
             return (self.first, step);
         }
-        trace::error(
-            "the parts of this fragment do not lie at fixed distances; choose another layout for this tile",
-        );
-        (self.first, 0)
+        // Nothing in common: the last matrices of a fragment may be fewer than the first, for example.
+        (thread_map(self.thread, table), 0)
     }
 }
 

@@ -527,6 +527,8 @@ fn no_such_accumulator() {
     odd.wait(0);
     let sums = Accumulator::<f64>::new(64, 8).finish();
     assert!(sums.is_empty());
+    let sums = Accumulator::<f32>::new(64, 16).finish()[0];
+    assert_eq!(sums.columns(8, 16).extents(), sums.extents());
 }
 
 #[test]
@@ -570,7 +572,10 @@ fn warpgroup_products_are_checked() {
         error: no warpgroup multiplication accumulates 8 columns of f64
           --> line +3:47
            |     let sums = Accumulator::<f64>::new(64, 8).finish();
-        error: kernel `no_such_accumulator` was not staged: 2 errors
+        error: columns 8 to 24 of a fragment of 16; expected multiples of 8 in the sums of a warpgroup
+          --> line +6:21
+           |     assert_eq!(sums.columns(8, 16).extents(), sums.extents());
+        error: kernel `no_such_accumulator` was not staged: 3 errors
         ",
     );
 }

@@ -92,6 +92,24 @@ fn stored() {
     sums.finish()[0].store_matrix(tile);
 }
 
+/// Some columns of the sums, to a part of a tile with columns contiguous and with rows contiguous.
+#[kernel(threads = 128)]
+fn stored_in_parts(out: Global<f32>, row: Val<u32>, column: Val<u32>) {
+    let sums = Accumulator::<f32>::new(64, 64);
+    let a = Shared::<bf16>::new(k_major::<bf16>(64, 64, SwizzleMode::B128));
+    sums.multiply(a, a, false);
+    let all = sums.finish()[0];
+    let half = all.columns(32, 32);
+    assert_eq!((half.extents(), half.values().len()), ((64, 32), 16));
+    half.cast::<bf16>().store_matrix_at(Shared::new(k_major::<bf16>(64, 64, SwizzleMode::B128)), 0, 32);
+    // Three groups of eight columns: a store of four matrices and one of two.
+    let three = Shared::new(mn_major::<bf16>(64, 24, SwizzleMode::B128));
+    all.columns(8, 24).cast::<bf16>().store_matrix(three);
+    all.columns(56, 8).for_each_run_from((row, column), |row, column, pair| {
+        out.matrix(64).at(row, column).store_vector(pair);
+    });
+}
+
 fn warp_kernels() -> Vec<Kernel> {
     [
         warp::stage::<f16, f16, f16>(8),
@@ -125,7 +143,13 @@ fn group_kernels() -> Vec<Kernel> {
 }
 
 pub(crate) fn kernels() -> Vec<Kernel> {
-    let others = [warp_tiles::stage(), group_mn::stage(), group_registers::stage(), stored::stage()];
+    let others = [
+        warp_tiles::stage(),
+        group_mn::stage(),
+        group_registers::stage(),
+        stored::stage(),
+        stored_in_parts::stage(),
+    ];
     let others = others.map(|kernel| kernel.unwrap_or_else(|error| panic!("{error}")));
     warp_kernels().into_iter().chain(group_kernels()).chain(others).collect()
 }
@@ -396,4 +420,32 @@ fn a_warpgroup_takes_a_from_registers() {
 fn results_are_stored_as_matrices() {
     let kernel = stored::stage().unwrap();
     assert_eq!(lines(&kernel, "stmatrix"), ["stmatrix count(4)"]);
+}
+
+#[test]
+fn parts_of_sums_are_stored_in_parts_of_tiles() {
+    let kernel = stored_in_parts::stage().unwrap();
+    assert_eq!(
+        lines(&kernel, "stmatrix"),
+        [
+            "stmatrix count(4)",
+            "stmatrix count(4)",
+            "stmatrix count(4) flags(trans)",
+            "stmatrix count(2) flags(trans)"
+        ]
+    );
+    // Sums by their columns, and of these what one instruction stores.
+    let slices = [
+        "index(16) : 16xf32",
+        "index(0) : 8xbf16",
+        "index(8) : 8xbf16",
+        "index(4) : 12xf32",
+        "index(0) : 8xbf16",
+        "index(8) : 4xbf16",
+        "index(28) : 4xf32",
+        "index(0) : 2xf32",
+        "index(2) : 2xf32",
+    ];
+    assert_eq!(lines(&kernel, "slice"), slices.map(|slice| format!("slice {slice}")));
+    assert_eq!(lines(&kernel, "store"), ["store", "store"]);
 }

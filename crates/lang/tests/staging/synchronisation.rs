@@ -78,8 +78,15 @@ fn pipelined(x: Global<f32>, n: Val<u32>) {
     });
 }
 
+#[kernel(threads = 32)]
+fn skipping(n: Val<u32>) {
+    let pipe = Pipeline::new(3, 1);
+    barrier();
+    pipe.wait(pipe.consumer().skip(n));
+}
+
 pub(crate) fn kernels() -> Vec<Kernel> {
-    [barriers::stage(), fences::stage(), objects::stage(), pipelined::stage()]
+    [barriers::stage(), fences::stage(), objects::stage(), pipelined::stage(), skipping::stage()]
         .map(|kernel| kernel.unwrap_or_else(|error| panic!("{error}")))
         .into()
 }
@@ -311,4 +318,13 @@ fn a_pipeline_has_two_barrier_objects_a_slot_and_flips_its_phase_when_it_wraps()
         }
         "#,
     );
+}
+
+#[test]
+fn slots_that_are_left_out_count_rounds() {
+    let kernel = skipping::stage().unwrap();
+    // The place is what is left of the ring, and the parity is that of the rounds.
+    for code in [Opcode::Rem, Opcode::Div, Opcode::And, Opcode::Xor] {
+        assert_eq!(count(&kernel, code), 1, "{code:?} in {}", kernel.ir());
+    }
 }
