@@ -5,6 +5,7 @@
 //! | [`problem`](Problem) | which product: extents, types, how matrices lie in memory |
 //! | [`epilogue`] | what happens to the sums: one expression for device and reference |
 //! | [`ampere`] | `mma.sync` and `cp.async`: every chip since Ampere, every type and alignment |
+//! | [`hopper`] | kernels of Hopper: `wgmma` and the copy engine |
 //! | [`recipe`](Recipe) | the launches that compute it, with everything but the memory |
 //! | [`simt`] | kernels for the CUDA cores: f32 and f64 |
 //! | [`gemv`] | kernels for few rows: as fast as memory gives the right factor |
@@ -17,6 +18,7 @@ pub mod epilogue;
 mod error;
 mod factor;
 pub mod gemv;
+pub mod hopper;
 mod matrix;
 mod problem;
 mod recipe;

@@ -6,5 +6,6 @@ mod common;
 mod epilogue;
 mod fused;
 mod gemv;
+mod hopper;
 mod repack;
 mod simt;

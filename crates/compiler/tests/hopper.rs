@@ -1,0 +1,121 @@
+//! Matrix products of Hopper through the assembler: no spills, no remark (such as multiplications that it puts in sequence), registers
+//! that the block can have.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tilewright_compiler::Compiler;
+use tilewright_hardware::{Arch, Element, Gpu};
+use tilewright_kernels::gemm::epilogue::Epilogue;
+use tilewright_kernels::gemm::hopper::Config;
+use tilewright_kernels::gemm::{Accumulation, Problem, Storage, Types};
+use tilewright_ptxas::Assembler;
+
+/// What a kernel is staged for: the types, and what is unusual.
+type Case = (&'static str, Element, &'static [Twist]);
+
+#[derive(Clone, Copy, Debug)]
+enum Twist {
+    ColumnMajorA,
+    RowMajorB,
+    ColumnMajorD,
+    UnalignedD,
+    Batch,
+    Linear,
+    Promoted,
+    Into(Element),
+}
+
+use Twist::{Batch, ColumnMajorA, ColumnMajorD, Into as As, Linear, Promoted, RowMajorB, UnalignedD};
+
+const CASES: &[Case] = &[
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::BF16, &[]),
+    ("hopper 128x256x128B c2x1 s4 coop2 n8", Element::BF16, &[]),
+    ("hopper 128x256x128B c1x2 s4 coop2 m8", Element::F16, &[ColumnMajorA, RowMajorB, ColumnMajorD]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::BF16, &[Linear, Batch]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8 stream", Element::BF16, &[Linear]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8 split4", Element::BF16, &[]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::BF16, &[UnalignedD, Linear]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::BF16, &[As(Element::F32)]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8", Element::TF32, &[]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8", Element::TF32, &[ColumnMajorD]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8", Element::E4M3, &[]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8", Element::E5M2, &[Linear, As(Element::E5M2)]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8", Element::I8, &[]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8", Element::U8, &[Linear, As(Element::I8)]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::I8, &[As(Element::I8)]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::F16, &[UnalignedD]),
+    ("hopper 256x128x128B c1x2 s4 coop2 m8", Element::BF16, &[]),
+    ("hopper 256x192x128B c1x1 s3 coop2 m8", Element::BF16, &[]),
+    ("hopper 256x208x128B c1x1 s3 coop2 m8", Element::BF16, &[]),
+    ("hopper 256x128x128B c1x2 s4 coop2 m8", Element::BF16, &[Linear]),
+    ("hopper 256x160x128B c1x1 s3 coop2 m8", Element::BF16, &[Linear]),
+    ("hopper 128x152x128B c1x1 s3 ping2 m8", Element::BF16, &[Linear, UnalignedD]),
+    ("hopper 128x208x128B c1x1 s4 coop2 m8", Element::BF16, &[]),
+    ("hopper 192x192x128B c1x1 s3 coop3 m8", Element::BF16, &[]),
+    ("hopper 192x176x128B c1x1 s3 coop3 m8", Element::BF16, &[Linear]),
+    ("hopper 128x128x128B c1x1 s5 ping2 m8", Element::BF16, &[]),
+    ("hopper 64x256x128B c2x1 s4 ping2 m8", Element::BF16, &[Linear]),
+    ("hopper 64x192x128B c1x1 s4 ping3 m8", Element::BF16, &[]),
+    ("hopper 64x256x128B c1x1 s4 coop1 m8", Element::BF16, &[]),
+    ("hopper 128x128x128B c1x1 s5 coop2 m8", Element::E4M3, &[Promoted]),
+    ("hopper 128x192x128B c1x1 s4 coop2 m8", Element::E4M3, &[Promoted, Linear]),
+    ("hopper 64x128x128B c1x1 s5 ping2 m8", Element::E4M3, &[Promoted]),
+    ("hopper 64x16x128B c1x1 s10 coop1 m8 split4", Element::BF16, &[ColumnMajorD]),
+    ("hopper 64x24x128B c1x1 s10 ping2 m8 stream", Element::BF16, &[ColumnMajorD, Linear]),
+    ("hopper 64x8x64B c1x1 s10 coop1 m8", Element::F16, &[RowMajorB, UnalignedD]),
+];
+
+fn problem(element: Element, twists: &[Twist]) -> Problem {
+    let mut problem = Problem::new(4096, 4096, 4096, Types::of(element));
+    for twist in twists {
+        match twist {
+            ColumnMajorA => problem.a.storage = Storage::ColumnMajor,
+            RowMajorB => problem.b.storage = Storage::RowMajor,
+            ColumnMajorD => problem.d.storage = Storage::ColumnMajor,
+            UnalignedD => problem.d.leading += 1,
+            Batch => problem.batch = 2,
+            Linear => problem.epilogue = Epilogue::linear(),
+            Promoted => problem.accumulation = Accumulation::Promoted,
+            As(element) => problem.types = problem.types.with_result(*element),
+        }
+    }
+    problem.c = problem.d;
+    problem
+}
+
+fn main() -> ExitCode {
+    let assembler = Assembler::find();
+    if let (Err(problem), Ok("1")) =
+        (&assembler, std::env::var(tilewright_ptxas::REQUIRE_VARIABLE).as_deref())
+    {
+        eprintln!("error: {problem}");
+        return ExitCode::FAILURE;
+    }
+    let missing = assembler.is_err();
+    let assembler: Option<&'static Assembler> = assembler.ok().map(|a| &*Box::leak(Box::new(a)));
+    let trial = |&(config, element, twists): &'static Case| {
+        let run = move || assembles(config, element, twists, assembler.expect("not ignored"));
+        Trial::test(format!("{config} {element} {twists:?}"), run).with_ignored_flag(missing)
+    };
+    libtest_mimic::run(&Arguments::from_args(), CASES.iter().map(trial).collect()).exit_code()
+}
+
+fn assembles(config: &str, element: Element, twists: &[Twist], assembler: &Assembler) -> Result<(), Failed> {
+    let config: Config = config.parse().map_err(|error| format!("{error}"))?;
+    let recipe =
+        config.recipe(&problem(element, twists), Gpu::named("h200").unwrap()).map_err(|e| e.to_string())?;
+    let kernel = (recipe.launches[0].kernel.stage)().map_err(|error| error.to_string())?;
+    let build = Compiler::new(Arch::SM_90A).compile(kernel.func()).map_err(|error| error.to_string())?;
+    let report = assembler.assemble(&build.code.text, "sm_90a").map_err(|error| error.to_string())?;
+    let [used] = &report.entries[..] else { return Err(format!("{} entries", report.entries.len()).into()) };
+    let most = 65536 / (128 * (1 + config.consumers)) / 8 * 8;
+    let local = used.spill_store_bytes + used.spill_load_bytes + used.stack_bytes;
+    if !report.remarks.is_empty() || local > 0 || used.registers > most {
+        return Err(
+            format!("{used:?}, at most {most} registers and nothing else: {:?}", report.remarks).into()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,386 @@
+//! [`Config`]: the numbers that make one kernel of the family, their text, and the choices worth trying.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tilewright_hardware::Gpu;
+
+use super::plan::{Plan, SLAB};
+use super::schedule::Numbers;
+use crate::gemm::GemmError;
+use crate::gemm::problem::Problem;
+
+/// How the warpgroups of a block share the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pace {
+    /// All of them multiply rows of one tile.
+    Cooperative,
+    /// Each has tiles of its own, and they take turns at the tensor cores.
+    PingPong,
+}
+
+/// Along which extent tiles are walked first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Along {
+    /// Down the rows of a band.
+    M,
+    /// Across the columns of a band.
+    N,
+}
+
+/// How k is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Not at all.
+    None,
+    /// Every tile into so many parts.
+    Parts(u32),
+    /// The tiles that would not fill the chip into equal shares for all multiprocessors.
+    Stream,
+}
+
+/// One kernel of the family.
+///
+/// ```
+/// use tilewright_kernels::gemm::hopper::Config;
+/// let config: Config = "hopper 128x256x128B c2x1 s4 coop2 m8".parse()?;
+/// assert_eq!((config.m, config.n, config.cluster), (128, 256, (2, 1)));
+/// assert_eq!(config.to_string(), "hopper 128x256x128B c2x1 s4 coop2 m8");
+/// # Ok::<(), tilewright_kernels::gemm::GemmError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Config {
+    /// Rows of a tile: a multiple of 64 up to 256.
+    pub m: u32,
+    /// Columns of a tile: a multiple of 8 up to 256.
+    pub n: u32,
+    /// Bytes of k in a step: 128, or 64.
+    pub k_bytes: u32,
+    /// Steps that are loaded ahead.
+    pub stages: u32,
+    /// Warpgroups that multiply: one to three.
+    pub consumers: u32,
+    /// How they share the work.
+    pub pace: Pace,
+    /// Blocks of a cluster along m and n: one, or two along one of them.
+    pub cluster: (u32, u32),
+    /// Tiles of a band.
+    pub group: u32,
+    /// How a band is walked.
+    pub along: Along,
+    /// How k is divided.
+    pub split: Split,
+    /// Whether blocks take unit after unit, or one each.
+    pub persistent: bool,
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Config { m, n, k_bytes, stages, consumers, cluster, group, .. } = self;
+        let pace = if self.pace == Pace::Cooperative { "coop" } else { "ping" };
+        let along = if self.along == Along::M { 'm' } else { 'n' };
+        write!(
+            f,
+            "hopper {m}x{n}x{k_bytes}B c{}x{} s{stages} {pace}{consumers} {along}{group}",
+            cluster.0, cluster.1
+        )?;
+        match self.split {
+            Split::None => {}
+            Split::Parts(parts) => write!(f, " split{parts}")?,
+            Split::Stream => f.write_str(" stream")?,
+        }
+        f.write_str(if self.persistent { "" } else { " once" })
+    }
+}
+
+impl FromStr for Config {
+    type Err = GemmError;
+
+    fn from_str(text: &str) -> Result<Config, GemmError> {
+        read(text).ok_or_else(|| GemmError::Config {
+            config: text.to_owned(),
+            reason: "expected a text such as `hopper 128x256x128B c2x1 s4 coop2 m8`, then perhaps `split3` or `stream`, and `once`".to_owned(),
+        })
+    }
+}
+
+fn read(text: &str) -> Option<Config> {
+    let mut words = text.split_whitespace();
+    (words.next()? == "hopper").then_some(())?;
+    let (m, rest) = words.next()?.split_once('x')?;
+    let (n, k_bytes) = rest.strip_suffix('B')?.split_once('x')?;
+    let (x, y) = words.next()?.strip_prefix('c')?.split_once('x')?;
+    let stages = words.next()?.strip_prefix('s')?.parse().ok()?;
+    let workers = words.next()?;
+    let (pace, consumers) = match workers.strip_prefix("coop") {
+        Some(consumers) => (Pace::Cooperative, consumers),
+        None => (Pace::PingPong, workers.strip_prefix("ping")?),
+    };
+    let raster = words.next()?;
+    let (along, group) = match raster.strip_prefix('m') {
+        Some(group) => (Along::M, group),
+        None => (Along::N, raster.strip_prefix('n')?),
+    };
+    let mut config = Config {
+        m: m.parse().ok()?,
+        n: n.parse().ok()?,
+        k_bytes: k_bytes.parse().ok()?,
+        stages,
+        consumers: consumers.parse().ok()?,
+        pace,
+        cluster: (x.parse().ok()?, y.parse().ok()?),
+        group: group.parse().ok()?,
+        along,
+        split: Split::None,
+        persistent: true,
+    };
+    for word in words {
+        match (word.strip_prefix("split"), word) {
+            (Some(parts), _) => config.split = Split::Parts(parts.parse().ok()?),
+            (None, "stream") => config.split = Split::Stream,
+            (None, "once") => config.persistent = false,
+            _ => return None,
+        }
+    }
+    Some(config)
+}
+
+impl Config {
+    /// Blocks of a cluster.
+    #[must_use]
+    pub fn cluster_size(&self) -> u32 {
+        self.cluster.0 * self.cluster.1
+    }
+
+    /// Whether the numbers make sense at all.
+    pub(super) fn shape(&self) -> Result<(), String> {
+        let Config { m, n, k_bytes, stages, consumers, cluster, .. } = *self;
+        let expect = |holds: bool, what: &str| if holds { Ok(()) } else { Err(format!("expected {what}")) };
+        expect((1..=3).contains(&consumers), "one to three consumers")?;
+        expect((SLAB..=256).contains(&m) && m.is_multiple_of(SLAB), "m to be a multiple of 64 up to 256")?;
+        expect((8..=256).contains(&n) && n.is_multiple_of(8), "n to be a multiple of 8 up to 256")?;
+        expect(matches!(k_bytes, 64 | 128), "steps of 64 or 128 bytes of k")?;
+        expect((2..=32).contains(&stages), "2 to 32 stages")?;
+        expect(self.group > 0 && self.group <= 1 << 16, "a band of 1 to 65536 tiles")?;
+        expect(matches!(cluster, (1, 1) | (2, 1) | (1, 2)), "a cluster of 1x1, 2x1 or 1x2 blocks")?;
+        let parts = |extent: u32, sharing: u32| extent.is_multiple_of(8 * sharing);
+        expect(
+            parts(m, cluster.1) && parts(n, cluster.0),
+            "blocks of a cluster to load multiples of 8 rows each",
+        )?;
+        match self.pace {
+            Pace::Cooperative => {
+                expect(m.is_multiple_of(SLAB * consumers), "m to be a multiple of 64 for each consumer")?;
+            }
+            Pace::PingPong => expect(consumers > 1, "two consumers or more to take turns")?,
+        }
+        match self.split {
+            Split::Parts(parts) => expect((2..=256).contains(&parts), "2 to 256 parts of k")?,
+            Split::Stream => expect(self.persistent, "streams to be persistent")?,
+            Split::None => {}
+        }
+        Ok(())
+    }
+
+    /// The configurations worth trying: for every tile that suits the extents as many stages as fit, clusters where there are
+    /// neighbours to share with, and k divided where tiles alone would leave much of the chip without work.
+    #[must_use]
+    pub fn candidates(problem: &Problem, gpu: &Gpu) -> Vec<Config> {
+        let mut found = Vec::new();
+        for (m, n, consumers, pace) in tiles(problem) {
+            for cluster in [(1, 1), (2, 1), (1, 2)] {
+                let fewest = (m * (cluster.0 - 1) + 1, n * (cluster.1 - 1) + 1);
+                if cluster != (1, 1) && (problem.m < fewest.0 || problem.n < fewest.1) {
+                    continue;
+                }
+                let config = Config {
+                    m,
+                    n,
+                    k_bytes: 128,
+                    stages: 2,
+                    consumers,
+                    pace,
+                    cluster,
+                    group: 8,
+                    along: Along::M,
+                    split: Split::None,
+                    persistent: true,
+                };
+                let plan = Plan::new(&config, problem);
+                let stages = plan.stages_that_fit(gpu, MOST_STAGES);
+                found.extend(splits(&Config { stages, ..config }, &plan, gpu));
+            }
+        }
+        found.retain(|config| config.check(problem, gpu).is_ok());
+        found
+    }
+}
+
+/// More stages than this hide no more latency.
+const MOST_STAGES: u32 = 10;
+/// Steps of k that a part should have at least.
+const LEAST_STEPS: u64 = 4;
+
+/// Tiles worth trying, with consumers and their pace.
+fn tiles(problem: &Problem) -> Vec<(u32, u32, u32, Pace)> {
+    use Pace::{Cooperative, PingPong};
+    let mut tiles = Vec::new();
+    // Few columns: tiles no wider than needed, and the next wider ones if that is not enough.
+    let narrow = [8, 16, 24, 32, 48, 64, 96, 128];
+    let enough = narrow.into_iter().find(|n| *n >= problem.n);
+    for n in narrow.into_iter().filter(|n| enough.is_some_and(|enough| *n <= enough && 2 * n >= enough)) {
+        tiles.extend([(64, n, 1, Cooperative), (128, n, 2, Cooperative), (64, n, 2, PingPong)]);
+        tiles.push((256, n, 2, Cooperative));
+    }
+    if problem.n > 64 {
+        tiles.extend([256, 224, 208, 192, 176, 160, 128, 112, 96].map(|n| (128, n, 2, Cooperative)));
+        tiles.extend([256, 192, 128].map(|n| (64, n, 2, PingPong)));
+        tiles.extend([256, 192, 128].map(|n| (64, n, 1, Cooperative)));
+        tiles.extend([128, 96].map(|n| (128, n, 2, PingPong)));
+        tiles.extend([192, 160, 128, 96].map(|n| (256, n, 2, Cooperative)));
+        tiles.extend([192, 128].map(|n| (192, n, 3, Cooperative)));
+    }
+    // Few rows want no tiles that are mostly empty.
+    tiles.retain(|&(m, ..)| m == SLAB || m - SLAB < problem.m);
+    tiles.sort_by_key(|&(m, n, consumers, pace)| (m, n, consumers, pace == PingPong));
+    tiles.dedup();
+    tiles
+}
+
+/// The ways to divide the work of a configuration, and to walk its tiles.
+fn splits(config: &Config, plan: &Plan, gpu: &Gpu) -> Vec<Config> {
+    let numbers = Numbers::new(plan, gpu.multiprocessors);
+    let chip = u64::from(gpu.multiprocessors / config.cluster_size()).max(1);
+    let mut found = vec![*config];
+    if numbers.rows > 8 && numbers.columns > 8 {
+        found.push(Config { along: Along::N, ..*config });
+    }
+    let waves = numbers.tiles.div_ceil(chip).max(1);
+    // Much of the last wave would have nothing to do, and there are few waves.
+    let idle = waves * chip - numbers.tiles;
+    if waves <= 4 && idle * 8 > waves * chip {
+        found.push(Config { split: Split::Stream, ..*config });
+    }
+    let most = (chip / numbers.tiles.max(1)).min(numbers.steps / LEAST_STEPS).min(32);
+    let mut parts: Vec<u64> = [most, most / 2].into_iter().filter(|parts| *parts >= 2).collect();
+    parts.dedup();
+    found.extend(parts.into_iter().map(|parts| {
+        let parts = u32::try_from(parts).unwrap_or(2);
+        Config { split: Split::Parts(parts), ..*config }
+    }));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use tilewright_hardware::Element;
+
+    use super::*;
+    use crate::gemm::{Accumulation, Storage, Types};
+
+    fn h200() -> &'static Gpu {
+        Gpu::named("h200").unwrap()
+    }
+
+    #[test]
+    fn texts_are_read_back() {
+        for text in [
+            "hopper 128x256x128B c2x1 s4 coop2 m8",
+            "hopper 64x24x64B c1x1 s12 ping2 n16 split3",
+            "hopper 64x8x128B c1x2 s2 coop1 m1 stream",
+            "hopper 192x192x128B c1x1 s3 coop3 m8 split2 once",
+        ] {
+            assert_eq!(text.parse::<Config>().unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "hopper",
+            "ampere 128x256x128B c2x1 s4 coop2 m8",
+            "hopper 128x256x128B c2x1 s4 coop2 m8 twice",
+        ] {
+            let message = text.parse::<Config>().unwrap_err().to_string();
+            assert!(message.contains("expected a text such as"), "{message}");
+        }
+    }
+
+    #[test]
+    fn there_are_candidates_for_every_shape() {
+        let extents = [1, 8, 63, 64, 200, 4096, 100_000];
+        for element in [Element::BF16, Element::TF32, Element::E4M3, Element::I8] {
+            for m in extents {
+                for n in extents {
+                    for k in [16, 64, 8192] {
+                        let mut problem = Problem::new(m, n, k, Types::of(element));
+                        problem.accumulation = Accumulation::Promoted;
+                        let found = Config::candidates(&problem, h200());
+                        assert!(!found.is_empty(), "{m} x {n} x {k} of {element}");
+                        let texts: HashSet<String> = found.iter().map(ToString::to_string).collect();
+                        assert_eq!(texts.len(), found.len(), "{m} x {n} x {k} of {element}");
+                        for config in &found {
+                            assert_eq!(config.to_string().parse::<Config>().unwrap(), *config);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn large_and_small_products_get_what_suits_them() {
+        let texts = |m, n, k| -> Vec<String> {
+            let problem = Problem::new(m, n, k, Types::of(Element::BF16));
+            Config::candidates(&problem, h200()).iter().map(ToString::to_string).collect()
+        };
+        let large = texts(8192, 8192, 8192);
+        for text in ["hopper 128x256x128B c2x1 s4 coop2 m8", "hopper 64x256x128B c1x1 s4 ping2 m8"] {
+            assert!(large.iter().any(|found| found == text), "{text} is not in {large:?}");
+        }
+        assert!(large.iter().all(|found| !found.contains("split") && !found.contains("stream")));
+        let small = texts(4096, 16, 4096);
+        assert!(small.iter().any(|found| found == "hopper 64x16x128B c1x1 s10 coop1 m8 split2"), "{small:?}");
+        assert!(small.iter().all(|found| !found.contains("x256x")));
+    }
+
+    #[test]
+    fn what_is_refused_is_explained() {
+        let problem = |element| Problem::new(512, 512, 512, Types::of(element));
+        let bf16 = problem(Element::BF16);
+        let refusal = |text: &str, problem: &Problem| {
+            text.parse::<Config>().unwrap().check(problem, h200()).unwrap_err().to_string()
+        };
+        let good = "hopper 128x256x128B c2x1 s4 coop2 m8";
+        for (text, reason) in [
+            ("hopper 100x256x128B c1x1 s4 coop2 m8", "m to be a multiple of 64 up to 256"),
+            ("hopper 128x260x128B c1x1 s4 coop2 m8", "n to be a multiple of 8 up to 256"),
+            ("hopper 128x256x32B c1x1 s4 coop2 m8", "64 or 128 bytes of k"),
+            ("hopper 128x256x128B c1x1 s5 coop2 m8", "bytes of shared memory"),
+            ("hopper 256x256x128B c1x1 s2 coop2 m8", "sums take 256 registers"),
+            ("hopper 192x256x128B c1x1 s2 coop3 m8", "sums take 128 registers"),
+            ("hopper 128x256x128B c4x1 s4 coop2 m8", "a cluster of 1x1, 2x1 or 1x2"),
+            ("hopper 128x8x128B c2x1 s4 coop2 m8", "multiples of 8 rows each"),
+            ("hopper 64x256x128B c1x1 s4 coop2 m8", "64 for each consumer"),
+            ("hopper 64x256x128B c1x1 s4 ping1 m8", "two consumers or more"),
+            ("hopper 128x256x128B c1x1 s4 coop2 m8 split9", "k has 8 steps"),
+            ("hopper 128x256x128B c1x1 s4 coop2 m8 stream once", "streams to be persistent"),
+        ] {
+            let message = refusal(text, &bf16);
+            assert!(message.starts_with(&format!("configuration {text}: ")), "{message}");
+            assert!(message.contains(reason), "{message}");
+        }
+        let mut row_major = problem(Element::E4M3);
+        row_major.b.storage = Storage::RowMajor;
+        assert!(refusal(good, &row_major).contains("matrix B of e4m3 must have k contiguous"));
+        let mut unaligned = bf16.clone();
+        unaligned.a.leading = 513;
+        assert!(
+            refusal(good, &unaligned).contains("matrix A does not start its rows at multiples of 16 bytes")
+        );
+        assert!(refusal(good, &problem(Element::F64)).contains("f64"));
+        let promoted = Problem { accumulation: Accumulation::Promoted, ..problem(Element::E4M3) };
+        assert!(refusal(good, &promoted).contains("sums take 256 registers"));
+        let a100 = good.parse::<Config>().unwrap().check(&bf16, Gpu::named("a100").unwrap());
+        assert!(a100.unwrap_err().to_string().contains("it needs sm_90a"));
+    }
+}

@@ -1,0 +1,331 @@
+//! The kernel: one warpgroup drives the copy engine, the others drive the tensor cores and bring their sums to D.
+//!
+//! The loader runs ahead over all units of its block as far as the ring of tiles allows. Consumers follow: together on the rows of
+//! one tile (cooperative), or in turns on tiles of their own (ping-pong), where one multiplies while another stores. Blocks of a cluster
+//! share a tile: each loads a part of it and delivers it to all.
+
+use tilewright_lang::Argument;
+use tilewright_lang::prelude::*;
+
+use super::plan::Plan;
+use super::reduce::Exchange;
+use super::result::{Results, boxes};
+use super::schedule::{Corner, Cursor, Part, Schedule, Unit};
+use super::{Pace, Split};
+
+/// Stages the kernel of a plan for elements `A` and `B`, sums `C`, and an epilogue that computes in `R`.
+pub(super) fn stage<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) -> Result<Kernel, Error> {
+    let plan = plan.clone();
+    match plan.config.cluster_size() {
+        1 => gemm::stage::<A, B, C, R>(plan),
+        _ => gemm_cluster::stage::<A, B, C, R>(plan),
+    }
+}
+
+#[kernel(threads = plan.threads(), min_blocks = 1, name = "gemm_hopper")]
+fn gemm<A: Element, B: Element, C: Number, R: Number>(plan: Plan) {
+    product::<A, B, C, R>(&plan);
+}
+
+#[kernel(threads = plan.threads(), min_blocks = 1, cluster = (plan.config.cluster_size(), 1, 1), name = "gemm_hopper")]
+fn gemm_cluster<A: Element, B: Element, C: Number, R: Number>(plan: Plan) {
+    product::<A, B, C, R>(&plan);
+}
+
+/// A factor: its tensor, and the ring of tiles it is loaded into.
+#[derive(Clone, Copy)]
+struct Factor<T> {
+    map: TensorMap<T>,
+    ring: Ring<T>,
+    rows: u32,
+    /// Blocks of the cluster that use the same tile, and which part of it this block loads.
+    sharing: u32,
+    part: Val<u32>,
+    batched: bool,
+}
+
+impl<T: Element> Factor<T> {
+    /// Starts to fill a slot with rows `row..` and steps `k..`.
+    #[track_caller]
+    fn load(&self, slot: Slot, (row, k): (Val<u32>, Val<u32>), member: Val<u32>, full: Mbarrier) {
+        let whole = self.ring.at(slot.index);
+        let member = self.batched.then_some(member);
+        let (tile, row, options) = if self.sharing == 1 {
+            (whole, row, CopyOptions::new())
+        } else {
+            let rows = self.rows / self.sharing;
+            let everybody = (1u16 << self.sharing) - 1;
+            let tile = whole.row_block(self.part, rows);
+            (tile, row + self.part * rows, CopyOptions::new().multicast(everybody))
+        };
+        for (to, coordinates) in boxes(self.map, tile, (row, k), member) {
+            self.map.load_box(to, full, &coordinates, options);
+        }
+    }
+}
+
+#[device]
+fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
+    let config = &plan.config;
+    let a_map: TensorMap<A> = Argument::declare("a_map");
+    let b_map: TensorMap<B> = Argument::declare("b_map");
+    let schedule = Schedule::declare(plan);
+    let results = Results::<R>::declare(plan);
+    let exchange = (config.split != Split::None).then(|| Exchange::<C>::declare(plan));
+
+    let (batched_a, batched_b) = plan.batched();
+    let rank = schedule.rank.unwrap_or(val(0));
+    let a = Factor {
+        map: a_map,
+        ring: Ring::new(config.stages, plan.tile_a()),
+        rows: config.m,
+        sharing: config.cluster.1,
+        part: rank / config.cluster.0,
+        batched: batched_a,
+    };
+    let b = Factor {
+        map: b_map,
+        ring: Ring::new(config.stages, plan.tile_b()),
+        rows: config.n,
+        sharing: config.cluster.0,
+        part: rank % config.cluster.0,
+        batched: batched_b,
+    };
+    let pipe = Pipeline::new(config.stages, plan.groups_of_tile() * config.cluster_size());
+    if schedule.rank.is_some() {
+        cluster_barrier();
+    } else {
+        barrier();
+    }
+
+    let (few, many) = plan.registers().unzip();
+    let loader = Role { name: "loader", warps: 0..4, registers: few };
+    let math = Role { name: "math", warps: 4..4 + 4 * config.consumers, registers: many };
+
+    role(&loader, || {
+        if warp_id() == 0 && elect() {
+            a.map.prefetch();
+            b.map.prefetch();
+            let mut slot = pipe.producer();
+            let mut cursor = schedule.start();
+            while schedule.more(cursor) {
+                let unit = schedule.unit(cursor);
+                let corner = schedule.corner(unit.tile);
+                let mut k = unit.first * plan.depth;
+                for _ in 0..unit.count {
+                    let full = pipe.acquire(slot, plan.stage_bytes());
+                    a.load(slot, (corner.row, k), corner.batch, full);
+                    b.load(slot, (corner.column, k), corner.batch, full);
+                    k += plan.depth;
+                    slot = slot.next();
+                }
+                cursor = schedule.after(cursor, &unit);
+            }
+        }
+    });
+
+    role(&math, || {
+        let group = warpgroup_id() - 1;
+        let consumer = Consumer::<A, B> { plan, pipe, group, a: a.ring, b: b.ring };
+        let sums = Accumulator::<C>::new(plan.rows_of_group(), config.n);
+        let mut slot = pipe.consumer();
+        let mut cursor = schedule.start();
+        let mut turn = group;
+        if config.pace == Pace::PingPong {
+            for _ in 0..group {
+                (cursor, slot) = leave_out(&schedule, cursor, slot);
+            }
+        }
+        while schedule.more(cursor) {
+            let unit = schedule.unit(cursor);
+            cursor = schedule.after(cursor, &unit);
+            if config.pace == Pace::PingPong {
+                // Tiles are multiplied one after the other; only what follows overlaps.
+                if turn > 0 {
+                    NamedBarrier::new(group + TURNS, 256).wait();
+                }
+            }
+            // Before the products, so that nobody waits for these divisions after them.
+            let corner = consumer.rows_from(schedule.corner(unit.tile));
+            let (last, next, promoted) = consumer.multiply(&sums, &unit, slot);
+            slot = next;
+            if config.pace == Pace::PingPong {
+                if schedule.more(cursor) {
+                    NamedBarrier::new((group + 1) % config.consumers + TURNS, 256).arrive();
+                }
+            }
+            let parts = consumer.finish(&sums, last, promoted);
+            consumer.deliver(&results, exchange.zip(unit.part), (&unit, schedule.rank), corner, &parts);
+
+            if config.pace == Pace::PingPong {
+                turn += config.consumers;
+                for _ in 1..config.consumers {
+                    (cursor, slot) = leave_out(&schedule, cursor, slot);
+                }
+            }
+        }
+        results.finish();
+    });
+
+    if schedule.rank.is_some() {
+        // Nobody may leave while another block of the cluster can still write to it or arrive at its barriers.
+        warp_barrier();
+        cluster_barrier();
+    }
+}
+
+/// The first of the barriers by which warpgroups take turns; those before are each warpgroup's own.
+const TURNS: u32 = 4;
+
+/// Passes over the unit of another warpgroup.
+#[device]
+fn leave_out(schedule: &Schedule, cursor: Cursor, slot: Slot) -> (Cursor, Slot) {
+    let (mut cursor, mut slot) = (cursor, slot);
+    if schedule.more(cursor) {
+        let unit = schedule.unit(cursor);
+        slot = slot.skip(unit.count);
+        cursor = schedule.after(cursor, &unit);
+    }
+    (cursor, slot)
+}
+
+/// A warpgroup that multiplies.
+struct Consumer<'a, A, B> {
+    plan: &'a Plan,
+    pipe: Pipeline,
+    /// Its number among those of the block.
+    group: Val<u32>,
+    a: Ring<A>,
+    b: Ring<B>,
+}
+
+impl<A: Element, B: Element> Consumer<'_, A, B> {
+    /// Its number among those of a tile.
+    fn member(&self) -> Val<u32> {
+        match self.plan.config.pace {
+            Pace::Cooperative => self.group,
+            Pace::PingPong => val(0),
+        }
+    }
+
+    /// The tiles of a slot: its rows of A, and B.
+    #[track_caller]
+    fn tiles(&self, slot: Slot) -> (Shared<A>, Shared<B>) {
+        let (a, rows) = (self.a.at(slot.index), self.plan.rows_of_group());
+        let a = if rows == self.plan.config.m { a } else { a.row_block(self.group, rows) };
+        (a, self.b.at(slot.index))
+    }
+
+    /// Lets go of a slot, in all blocks that load into it.
+    #[device]
+    fn release_if(&self, condition: Val<bool>, slot: Slot) {
+        let (thread, blocks) = (thread_id(0) % 128, self.plan.config.cluster_size());
+        if condition & (thread < blocks) {
+            if blocks == 1 {
+                self.pipe.release(slot);
+            } else {
+                self.pipe.release_in_block(slot, thread);
+            }
+        }
+    }
+
+    /// Multiplies a unit, from a slot on. The last product stays in flight and keeps its slot, which is given back together with the
+    /// slot that comes next, and the sums so far if they are promoted.
+    #[device]
+    fn multiply<C: Number>(
+        &self,
+        sums: &Accumulator<C>,
+        unit: &Unit,
+        slot: Slot,
+    ) -> (Slot, Slot, Vec<Fragment<C>>) {
+        let (mut last, mut next) = (slot, slot);
+        let mut totals: Vec<Fragment<C>> = Vec::new();
+        if self.plan.promoted {
+            let zeros = |part: Fragment<C>| part.map(|_| val(C::ZERO));
+            totals = sums.drain().into_iter().map(zeros).collect();
+            for _ in 0..unit.count {
+                self.pipe.wait(next);
+                let (a, b) = self.tiles(next);
+                sums.multiply(a, b, false);
+                let parts = sums.drain();
+                self.release_if(val(true), next);
+                let add = |(total, part): (Fragment<C>, Fragment<C>)| {
+                    total.with_values(total.values() + part.values())
+                };
+                totals = totals.iter().copied().zip(parts).map(add).collect();
+                next = next.next();
+            }
+        } else {
+            for step in 0..unit.count {
+                self.pipe.wait(next);
+                let (a, b) = self.tiles(next);
+                sums.multiply(a, b, step > 0);
+                // One product stays in flight, so the slot of the one before can go.
+                sums.wait(1);
+                self.release_if(step > 0, last);
+                last = next;
+                next = next.next();
+            }
+        }
+        (last, next, totals)
+    }
+
+    /// Waits for the last product of a unit, and gives its sums.
+    #[track_caller]
+    fn finish<C: Number>(
+        &self,
+        sums: &Accumulator<C>,
+        last: Slot,
+        promoted: Vec<Fragment<C>>,
+    ) -> Vec<Fragment<C>> {
+        if self.plan.promoted {
+            return promoted;
+        }
+        sums.wait(0);
+        self.release_if(val(true), last);
+        sums.drain()
+    }
+
+    /// The corner of its rows of a tile.
+    #[track_caller]
+    fn rows_from(&self, corner: Corner) -> Corner {
+        Corner { row: corner.row + self.member() * self.plan.rows_of_group(), ..corner }
+    }
+
+    /// Brings the sums of a unit to D, by way of the workspace if they are not those of a whole tile.
+    #[device]
+    fn deliver<C: Number, R: Number>(
+        &self,
+        results: &Results<R>,
+        exchange: Option<(Exchange<C>, Part)>,
+        (unit, rank): (&Unit, Option<Val<u32>>),
+        corner: Corner,
+        parts: &[Fragment<C>],
+    ) {
+        let own = |slab: u32, first, columns| parts[slab as usize].columns(first, columns);
+        let direct = || {
+            results.write(corner, self.group, |slab, first, columns| own(slab, first, columns).cast());
+        };
+        let combined = |exchange: Exchange<C>, part: Part| {
+            let (last, slots) = exchange.leave(unit, part, rank, (self.member(), self.group), parts);
+            if last {
+                results.write(corner, self.group, |slab, first, columns| {
+                    slots.total(slab, first, own(slab, first, columns)).cast()
+                });
+            }
+        };
+        match exchange {
+            None => direct(),
+            Some((exchange, part)) => match part.whole {
+                None => combined(exchange, part),
+                Some(whole) => {
+                    if whole {
+                        direct();
+                    } else {
+                        combined(exchange, part);
+                    }
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! [`Plan`]: what a configuration means for a problem. Everything that decides the staged code, and nothing else, goes into its key.
+
+use tilewright_hardware::{Element, Gpu, HardwareError, Major, SwizzleMode, smem_tile};
+use tilewright_layout::Composed;
+
+use super::{Config, Pace};
+use crate::gemm::problem::{Accumulation, Problem, Storage};
+
+/// Staged results of a warpgroup: while one buffer is copied to D, the other is filled.
+pub(super) const BUFFERS: u32 = 2;
+/// Rows of a multiplication.
+pub(super) const SLAB: u32 = 64;
+/// Most bytes of one buffer of staged results.
+const BUFFER: u32 = 8192;
+
+/// A configuration applied to a problem.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    pub(super) config: Config,
+    /// Its extents decide nothing that is staged.
+    pub(super) problem: Problem,
+    /// Elements of k in one step.
+    pub(super) depth: u32,
+    pub(super) output: Output,
+    /// Whether sums are promoted on the way.
+    pub(super) promoted: bool,
+}
+
+/// How results get to D.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Through shared memory by the copy engine, so many columns at a time.
+    Engine {
+        /// Columns of a staged tile.
+        columns: u32,
+    },
+    /// By ordinary stores.
+    Direct {
+        /// Columns of a piece.
+        columns: u32,
+        /// Whether two neighbours can be stored at once.
+        pairs: bool,
+    },
+}
+
+impl Plan {
+    pub(super) fn new(config: &Config, problem: &Problem) -> Plan {
+        let types = problem.types;
+        let eight_bit_floats = matches!(types.a, Element::E4M3 | Element::E5M2);
+        Plan {
+            config: *config,
+            problem: problem.clone(),
+            depth: config.k_bytes / types.a.bytes(),
+            output: Output::new(config, problem),
+            promoted: problem.accumulation == Accumulation::Promoted && eight_bit_floats,
+        }
+    }
+
+    /// Rows of a tile that one warpgroup multiplies.
+    pub(super) fn rows_of_group(&self) -> u32 {
+        match self.config.pace {
+            Pace::Cooperative => self.config.m / self.config.consumers,
+            Pace::PingPong => self.config.m,
+        }
+    }
+
+    /// Warpgroups that work on one tile.
+    pub(super) fn groups_of_tile(&self) -> u32 {
+        match self.config.pace {
+            Pace::Cooperative => self.config.consumers,
+            Pace::PingPong => 1,
+        }
+    }
+
+    /// Registers of a thread that hold sums.
+    pub(super) fn sum_registers(&self) -> u32 {
+        self.rows_of_group() / SLAB * self.config.n / 2 * if self.promoted { 2 } else { 1 }
+    }
+
+    /// Registers of a thread of the loader and of the others. One consumer gets what it wants without being told.
+    ///
+    /// Two consumers: 24 + 2 * 240 or 40 + 2 * 232 registers fill the file. With the former the loader has fewer than its address
+    /// arithmetic likes, so it is for sums that fit in no other way.
+    pub(super) fn registers(&self) -> Option<(u32, u32)> {
+        match self.config.consumers {
+            1 => None,
+            2 if self.sum_registers() > 192 => Some((24, 240)),
+            2 => Some((40, 232)),
+            _ => Some((32, 160)),
+        }
+    }
+
+    /// Most registers that sums may take.
+    pub(super) fn most_sum_registers(&self) -> u32 {
+        match self.config.consumers {
+            1 | 2 if !self.promoted => 208,
+            1 | 2 => 192,
+            _ => 96,
+        }
+    }
+
+    /// Registers of a thread that are free while results are computed.
+    pub(super) fn free_registers(&self) -> u32 {
+        let sums = self.rows_of_group() / SLAB * self.config.n / 2;
+        self.registers().map_or(255, |(_, many)| many).saturating_sub(sums)
+    }
+
+    /// Registers that computing results takes: addresses and elements of what the epilogue reads, if it reads anything.
+    pub(super) fn result_registers(&self) -> u32 {
+        if self.problem.epilogue.reads_c() { 72 } else { 32 }
+    }
+
+    /// Columns that are computed at a time: few enough for what the epilogue needs to fit into the registers that sums leave.
+    pub(super) fn piece(&self) -> u32 {
+        let most = if self.free_registers() >= 72 { 32 } else { 8 };
+        let columns = self.output.columns();
+        let whole = |piece: &u32| *piece <= most && columns.is_multiple_of(*piece);
+        [columns, 32, 24, 16].into_iter().find(whole).unwrap_or(8)
+    }
+
+    pub(super) fn threads(&self) -> u32 {
+        128 * (1 + self.config.consumers)
+    }
+
+    /// Whether the matrices of A and of B differ from member to member of the batch.
+    pub(super) fn batched(&self) -> (bool, bool) {
+        let own = |stride: u64| self.problem.batch > 1 && stride > 0;
+        (own(self.problem.a.batch_stride), own(self.problem.b.batch_stride))
+    }
+
+    /// The tile of A in shared memory.
+    pub(super) fn tile_a(&self) -> Result<Composed, HardwareError> {
+        let (k_major, _) = self.problem.k_major();
+        self.tile(self.config.m, self.config.m / self.config.cluster.1, k_major)
+    }
+
+    /// The tile of B in shared memory, by columns.
+    pub(super) fn tile_b(&self) -> Result<Composed, HardwareError> {
+        let (_, k_major) = self.problem.k_major();
+        self.tile(self.config.n, self.config.n / self.config.cluster.0, k_major)
+    }
+
+    /// A tile that is loaded in parts of so many rows.
+    fn tile(&self, rows: u32, part: u32, k_major: bool) -> Result<Composed, HardwareError> {
+        let (element, depth) = (self.problem.types.a, self.depth);
+        if k_major {
+            let swizzle = swizzle(self.config.k_bytes).unwrap_or(SwizzleMode::None);
+            smem_tile(Major::K, rows, depth, element, swizzle)
+        } else {
+            let fits = |span: &u32| (part * element.bytes()).is_multiple_of(*span);
+            let span = [128, 64, 32, 16].into_iter().find(fits).unwrap_or(16);
+            smem_tile(Major::Mn, rows, depth, element, swizzle(span).unwrap_or(SwizzleMode::None))
+        }
+    }
+
+    /// Bytes of A and B of one step.
+    pub(super) fn stage_bytes(&self) -> u32 {
+        (self.config.m + self.config.n) * self.config.k_bytes
+    }
+
+    /// Bytes of staged results, of all warpgroups.
+    pub(super) fn staging_bytes(&self) -> u32 {
+        match self.output {
+            Output::Engine { columns } => {
+                self.config.consumers * BUFFERS * SLAB * columns * self.problem.types.d.bytes()
+            }
+            Output::Direct { .. } => 0,
+        }
+    }
+
+    /// Bytes of shared memory of a block: what is declared, and room for barriers and alignment.
+    pub(super) fn shared_bytes(&self) -> u32 {
+        // Tiles of the ring are multiples of 1024 bytes unless k is cut in halves and n is odd.
+        let ring = |rows: u32| (rows * self.config.k_bytes).next_multiple_of(1024) * self.config.stages;
+        ring(self.config.m) + ring(self.config.n) + self.staging_bytes() + 1024
+    }
+
+    /// The stages that fit, at most `most`.
+    pub(super) fn stages_that_fit(&self, gpu: &Gpu, most: u32) -> u32 {
+        let fits = |stages: &u32| {
+            let config = Config { stages: *stages, ..self.config };
+            Plan { config, ..self.clone() }.shared_bytes() <= gpu.arch.limits().shared_per_block
+        };
+        (1..=most).rev().find(fits).unwrap_or(0)
+    }
+
+    /// Everything that decides what is staged, as text.
+    pub(super) fn key(&self) -> String {
+        let Problem { types, a, b, c, d, epilogue, batch, .. } = &self.problem;
+        let storage = |storage: Storage| if storage == Storage::RowMajor { 'r' } else { 'c' };
+        let (batched_a, batched_b) = self.batched();
+        let flag = |set: bool| u8::from(set);
+        format!(
+            "{} {}*{}+{}->{} {}{}{} batch{}{}{} {:?} promoted{} c {} {} v{} {epilogue:?}",
+            self.config,
+            types.a,
+            types.b,
+            types.accumulate,
+            types.d,
+            storage(a.storage),
+            storage(b.storage),
+            storage(d.storage),
+            flag(*batch > 1),
+            flag(batched_a),
+            flag(batched_b),
+            self.output,
+            flag(self.promoted),
+            types.c,
+            storage(c.storage),
+            c.vector(types.c, *batch, 16),
+        )
+    }
+}
+
+impl Output {
+    fn new(config: &Config, problem: &Problem) -> Output {
+        let element = problem.types.d;
+        let whole = |columns: &u32| columns.is_multiple_of(8) && config.n.is_multiple_of(*columns);
+        let bytes = element.bytes();
+        // Rows of the staged tile are rows of a box, which have 16 bytes at least; columns of it can be any number.
+        let staged = match problem.d.storage {
+            Storage::RowMajor => [128, 64, 32, 16].into_iter().map(|width| width / bytes).find(whole),
+            Storage::ColumnMajor => (1..=BUFFER / SLAB / bytes).rev().find(whole),
+        };
+        // The copy engine writes whole pieces of 16 bytes, even where the matrix ends inside of one.
+        let contiguous = match problem.d.storage {
+            Storage::RowMajor => problem.n,
+            Storage::ColumnMajor => problem.m,
+        };
+        let suits = problem.d.suits_copy_engine(element, problem.batch)
+            && (contiguous * bytes).is_multiple_of(16)
+            && problem.epilogue.columns_for_one() == 1
+            && bytes <= 4;
+        match staged.filter(|_| suits) {
+            Some(columns) => Output::Engine { columns },
+            None => {
+                let pairs = problem.d.storage == Storage::RowMajor
+                    && problem.epilogue.columns_for_one() == 1
+                    && problem.d.vector(element, problem.batch, 2) == 2
+                    && problem.n.is_multiple_of(2);
+                Output::Direct { columns: [32, 16].into_iter().find(whole).unwrap_or(8), pairs }
+            }
+        }
+    }
+
+    /// Columns that go to D together.
+    pub(super) fn columns(self) -> u32 {
+        match self {
+            Output::Engine { columns } | Output::Direct { columns, .. } => columns,
+        }
+    }
+}
+
+/// The swizzle of rows of so many bytes.
+pub(super) fn swizzle(bytes: u32) -> Option<SwizzleMode> {
+    SwizzleMode::ALL.into_iter().find(|mode| mode.span() == bytes)
+}

@@ -1,0 +1,374 @@
+//! Which part of the product is computed next, and by whom.
+//!
+//! The unit of work is a tile of D and a stretch of k: `(tile, first step, steps)`. Without a split a unit is a whole tile. Split-K
+//! cuts every tile into the same number of units. Stream-K hands each worker an equal stretch of all steps of the last tiles (those
+//! that would not fill the chip), and whole tiles before that. A worker is a cluster of blocks; each block of it has a tile of its own
+//! in the cluster's tile.
+//!
+//! Host and device compute the same numbers: [`Numbers`] are the arguments of a launch, [`Schedule`] is what a kernel makes of them.
+//!
+//! Tiles lie in bands (`group` tiles high or wide), and are walked across each band, so that blocks that run at the same time read few
+//! different rows of A and B and find them in L2.
+
+use tilewright_lang::Argument;
+use tilewright_lang::prelude::*;
+
+use super::plan::Plan;
+use super::{Along, Split};
+use crate::gemm::recipe::Binding;
+
+/// The arguments of a launch that say how much work there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbers {
+    /// Tiles of a cluster along m and n.
+    pub(super) rows: u64,
+    pub(super) columns: u64,
+    /// All of them, those of the batch included.
+    pub(super) tiles: u64,
+    /// Steps of k of a tile.
+    pub(super) steps: u64,
+    /// Clusters that are launched.
+    pub(super) workers: u64,
+    /// Tiles of the front whose steps are dealt out evenly.
+    pub(super) streamed: u64,
+    /// Steps of these that each worker gets, and how many workers get one more.
+    pub(super) share: u64,
+    pub(super) extra: u64,
+}
+
+impl Numbers {
+    pub(super) fn new(plan: &Plan, multiprocessors: u32) -> Numbers {
+        let (config, problem) = (&plan.config, &plan.problem);
+        let count = |extent: u32, tile: u32| u64::from(extent.div_ceil(tile));
+        let rows = count(problem.m, config.m * config.cluster.0);
+        let columns = count(problem.n, config.n * config.cluster.1);
+        let tiles = rows * columns * u64::from(problem.batch);
+        // A product without k is one step that adds nothing.
+        let steps = count(problem.k, plan.depth).max(1);
+        let units = match config.split {
+            Split::None => tiles,
+            Split::Parts(parts) => tiles * u64::from(parts),
+            Split::Stream => tiles * steps,
+        };
+        let chip = u64::from(multiprocessors / config.cluster_size()).max(1);
+        let workers = if config.persistent { units.min(chip) } else { units };
+        let streamed = match (config.split, tiles.checked_rem(workers)) {
+            (Split::Stream, Some(left)) if left > 0 && tiles > workers => workers + left,
+            (Split::Stream, Some(left)) if left > 0 => tiles,
+            _ => 0,
+        };
+        let (share, extra) = match workers {
+            0 => (0, 0),
+            _ => (streamed * steps / workers, streamed * steps % workers),
+        };
+        Numbers { rows, columns, tiles, steps, workers, streamed, share, extra }
+    }
+
+    /// Tiles of blocks whose sums come from several units, and the units that write such sums.
+    pub(super) fn split_tiles(&self, plan: &Plan) -> (u64, u64) {
+        let blocks = u64::from(plan.config.cluster_size());
+        match plan.config.split {
+            Split::None => (0, 0),
+            Split::Parts(parts) => (self.tiles * blocks, self.tiles * blocks * u64::from(parts)),
+            // The first and the last stretch of a worker can be parts of tiles.
+            Split::Stream if self.streamed == 0 => (0, 0),
+            Split::Stream => (self.streamed * blocks, 2 * self.workers * blocks),
+        }
+    }
+
+    /// What the parameters that [`Schedule::declare`] declares get. The numbers fit: a configuration with larger ones is refused.
+    pub(super) fn bindings(&self) -> Vec<(String, Binding)> {
+        let all = [
+            ("tile_rows", self.rows),
+            ("tile_columns", self.columns),
+            ("tiles", self.tiles),
+            ("steps", self.steps),
+            ("streamed", self.streamed),
+            ("share", self.share),
+            ("extra", self.extra),
+        ];
+        let number = |n: u64| Binding::U32(u32::try_from(n).unwrap_or(u32::MAX));
+        all.into_iter().map(|(name, n)| (name.to_owned(), number(n))).collect()
+    }
+}
+
+/// How a kernel finds its work.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Schedule {
+    split: Split,
+    group: u32,
+    along: Along,
+    tile: (u32, u32),
+    cluster: (u32, u32),
+    rows: Val<u32>,
+    columns: Val<u32>,
+    tiles: Val<u32>,
+    pub(super) steps: Val<u32>,
+    stream: Option<Stream>,
+    worker: Val<u32>,
+    workers: Val<u32>,
+    /// This block's number in its cluster.
+    pub(super) rank: Option<Val<u32>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    streamed: Val<u32>,
+    share: Val<u32>,
+    extra: Val<u32>,
+}
+
+/// Where a worker stands. Without streams it is the number of a unit; with streams, a step among those of all tiles.
+#[derive(Clone, Copy, Debug, Carry)]
+pub(super) struct Cursor {
+    at: Val<u32>,
+    stretch: Option<Stretch>,
+}
+
+/// The end of the stretch of steps that a worker is in, and the tile that comes after it.
+#[derive(Clone, Copy, Debug, Carry)]
+struct Stretch {
+    end: Val<u32>,
+    tile: Val<u32>,
+}
+
+/// A tile of the cluster and a stretch of its steps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    pub(super) tile: Val<u32>,
+    pub(super) first: Val<u32>,
+    pub(super) count: Val<u32>,
+    /// Which part of the tile it is, if tiles are split: where its sums go, and how those of the whole tile are found.
+    pub(super) part: Option<Part>,
+}
+
+/// One part of a tile that is split among several units.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    /// Whether it is the only one after all.
+    pub(super) whole: Option<Val<bool>>,
+    /// The slot for its sums.
+    pub(super) slot: Val<u32>,
+    /// How many parts the tile has, and the slots of the first and of the second; the others follow `stride` apart.
+    pub(super) parts: Val<u32>,
+    pub(super) first_slot: Val<u32>,
+    pub(super) second_slot: Val<u32>,
+    pub(super) stride: u32,
+}
+
+/// The corner of a block's tile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Corner {
+    pub(super) batch: Val<u32>,
+    pub(super) row: Val<u32>,
+    pub(super) column: Val<u32>,
+}
+
+impl Schedule {
+    /// Declares the parameters; at the start of a kernel.
+    #[track_caller]
+    pub(super) fn declare(plan: &Plan) -> Schedule {
+        let config = &plan.config;
+        let clustered = config.cluster_size() > 1;
+        Schedule {
+            split: config.split,
+            group: config.group,
+            along: config.along,
+            tile: (config.m, config.n),
+            cluster: config.cluster,
+            rows: Argument::declare("tile_rows"),
+            columns: Argument::declare("tile_columns"),
+            tiles: Argument::declare("tiles"),
+            steps: Argument::declare("steps"),
+            stream: (config.split == Split::Stream).then(|| Stream {
+                streamed: Argument::declare("streamed"),
+                share: Argument::declare("share"),
+                extra: Argument::declare("extra"),
+            }),
+            worker: if clustered { cluster_id(0) } else { block_id(0) },
+            workers: if clustered { cluster_grid_size(0) } else { grid_size(0) },
+            rank: clustered.then(cluster_rank),
+        }
+    }
+
+    /// Where this worker starts.
+    #[device]
+    pub(super) fn start(&self) -> Cursor {
+        match self.stream {
+            None => Cursor { at: self.worker, stretch: None },
+            Some(stream) => {
+                let at = stream.start_of(self.worker);
+                let end = stream.start_of(self.worker + 1);
+                let tile = stream.streamed + self.worker;
+                self.settle(Cursor { at, stretch: Some(Stretch { end, tile }) })
+            }
+        }
+    }
+
+    /// Whether there is anything left.
+    #[device]
+    pub(super) fn more(&self, cursor: Cursor) -> Val<bool> {
+        match self.split {
+            Split::None => cursor.at < self.tiles,
+            Split::Parts(parts) => cursor.at < self.tiles * parts,
+            Split::Stream => cursor.at < self.tiles * self.steps,
+        }
+    }
+
+    /// The unit that a worker stands at.
+    #[device]
+    pub(super) fn unit(&self, cursor: Cursor) -> Unit {
+        match (self.split, self.stream, cursor.stretch) {
+            (Split::Parts(parts), ..) => {
+                let (tile, part) = (cursor.at / parts, cursor.at % parts);
+                let (even, odd) = (self.steps / parts, self.steps % parts);
+                let first = part * even + min(part, odd);
+                let count = even + select(part < odd, 1u32, 0u32);
+                let first_slot = tile * parts;
+                let part = Part {
+                    whole: None,
+                    slot: cursor.at,
+                    parts: val(parts),
+                    first_slot,
+                    second_slot: first_slot + 1,
+                    stride: 1,
+                };
+                Unit { tile, first, count, part: Some(part) }
+            }
+            (_, Some(stream), Some(stretch)) => {
+                let tile = cursor.at / self.steps;
+                let start = tile * self.steps;
+                let first = cursor.at - start;
+                let count = min(self.steps - first, stretch.end - cursor.at);
+                // Who has the first and the last step of the tile; those between have nothing else.
+                let (from, to) = (stream.worker_of(start), stream.worker_of(start + (self.steps - 1)));
+                let late = stream.start_of(from) < start;
+                let mine = stream.start_of(self.worker) == cursor.at;
+                let part = Part {
+                    whole: Some(count == self.steps),
+                    slot: self.worker * 2 + select(mine, 0u32, 1u32),
+                    parts: to - from + 1,
+                    first_slot: from * 2 + select(late, 1u32, 0u32),
+                    second_slot: (from + 1) * 2,
+                    stride: 2,
+                };
+                Unit { tile, first, count, part: Some(part) }
+            }
+            _ => Unit { tile: cursor.at, first: val(0), count: self.steps, part: None },
+        }
+    }
+
+    /// Where a worker stands after a unit.
+    #[device]
+    pub(super) fn after(&self, cursor: Cursor, unit: &Unit) -> Cursor {
+        match cursor.stretch {
+            None => Cursor { at: cursor.at + self.workers, stretch: None },
+            Some(_) => self.settle(Cursor { at: cursor.at + unit.count, ..cursor }),
+        }
+    }
+
+    /// Goes on with the next whole tile if the stretch is done.
+    #[device]
+    fn settle(&self, cursor: Cursor) -> Cursor {
+        let mut cursor = cursor;
+        if let Some(Stretch { end, tile }) = cursor.stretch {
+            let done = cursor.at == end;
+            let start = min(tile, self.tiles) * self.steps;
+            cursor = Cursor {
+                at: select(done, start, cursor.at),
+                stretch: Some(Stretch {
+                    end: select(done, start + self.steps, end),
+                    tile: select(done, tile + self.workers, tile),
+                }),
+            };
+        }
+        cursor
+    }
+
+    /// Where this block's part of a cluster's tile lies.
+    #[device]
+    pub(super) fn corner(&self, tile: Val<u32>) -> Corner {
+        let (rows, columns) = (self.rows, self.columns);
+        let in_product = rows * columns;
+        let batch = tile / in_product;
+        let tile = tile - batch * in_product;
+        let (across, along) = match self.along {
+            Along::M => banded(tile, rows, columns, self.group),
+            Along::N => banded(tile, columns, rows, self.group),
+        };
+        let (row, column) = match self.along {
+            Along::M => (across, along),
+            Along::N => (along, across),
+        };
+        let (mut row, mut column) = (row * self.cluster.0, column * self.cluster.1);
+        if let Some(rank) = self.rank {
+            row += rank % self.cluster.0;
+            column += rank / self.cluster.0;
+        }
+        Corner { batch, row: row * self.tile.0, column: column * self.tile.1 }
+    }
+}
+
+/// Tile number `tile` of `height` times `length`, in bands of `group` whose tiles are walked across the band first.
+#[device]
+fn banded(tile: Val<u32>, height: Val<u32>, length: Val<u32>, group: u32) -> (Val<u32>, Val<u32>) {
+    let in_band = length * group;
+    let band = tile / in_band;
+    let inside = tile - band * in_band;
+    let top = band * group;
+    let wide = min(height - top, group);
+    let along = inside / wide;
+    (top + (inside - along * wide), along)
+}
+
+impl Stream {
+    /// The first step of a worker's stretch.
+    #[device]
+    fn start_of(&self, worker: Val<u32>) -> Val<u32> {
+        worker * self.share + min(worker, self.extra)
+    }
+
+    /// The worker whose stretch a step lies in.
+    #[device]
+    fn worker_of(&self, step: Val<u32>) -> Val<u32> {
+        let longer = self.share + 1;
+        let border = self.extra * longer;
+        let among_shorter = self.extra + (step - border) / max(self.share, 1u32);
+        select(step < border, step / longer, among_shorter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_hardware::Element;
+
+    use super::*;
+    use crate::gemm::hopper::Config;
+    use crate::gemm::{Problem, Types};
+
+    fn numbers(text: &str, (m, n, k): (u32, u32, u32), multiprocessors: u32) -> Numbers {
+        let config: Config = text.parse().unwrap();
+        let plan = Plan::new(&config, &Problem::new(m, n, k, Types::of(Element::BF16)));
+        Numbers::new(&plan, multiprocessors)
+    }
+
+    #[test]
+    fn streams_take_what_does_not_fill_the_chip() {
+        let stream = "hopper 128x256x128B c1x1 s4 coop2 m8 stream";
+        let all = numbers(stream, (1024, 1024, 512), 132);
+        assert_eq!((all.tiles, all.steps, all.workers, all.streamed), (32, 8, 132, 32));
+        assert_eq!((all.share, all.extra), (1, 124));
+        let tail = numbers(stream, (1280, 256, 512), 4);
+        assert_eq!((tail.tiles, tail.workers, tail.streamed), (10, 4, 6));
+        let none = numbers(stream, (1024, 256, 512), 4);
+        assert_eq!((none.tiles, none.streamed, none.share, none.extra), (8, 0, 0, 0));
+    }
+
+    #[test]
+    fn clusters_share_the_multiprocessors() {
+        let two = numbers("hopper 128x128x128B c2x1 s4 coop2 m8", (1000, 1000, 100), 131);
+        assert_eq!((two.rows, two.columns, two.tiles, two.steps, two.workers), (4, 8, 32, 2, 32));
+        let few = numbers("hopper 128x128x128B c2x1 s4 coop2 m8", (1000, 1000, 0), 31);
+        assert_eq!((few.steps, few.workers), (1, 15));
+    }
+}
