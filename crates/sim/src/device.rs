@@ -30,6 +30,22 @@ pub struct Options {
     pub warp_budget: u64,
     /// Multiprocessors of the simulated chip.
     pub multiprocessors: u32,
+    /// The simulated chip; if not given, the oldest that the code is for. Code for an older chip may use all that a newer one has:
+    ///
+    /// ```
+    /// use tilewright_hardware::Arch;
+    /// use tilewright_sim::{Launch, Module, Options, Simulator};
+    ///
+    /// let module = Module::parse(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry idle()\n{\nret;\n}\n")?;
+    /// let launch = Launch::new(1, 32).shared(200 << 10);
+    /// let findings = |chip| {
+    ///     let mut simulator = Simulator::new(Options { chip, ..Options::default() });
+    ///     Ok::<_, tilewright_sim::SimError>(simulator.launch(&module, "idle", &launch, &[])?.findings.len())
+    /// };
+    /// assert_eq!((findings(None)?, findings(Some(Arch::SM_90))?), (1, 0));
+    /// # Ok::<(), tilewright_sim::SimError>(())
+    /// ```
+    pub chip: Option<Arch>,
 }
 
 impl Default for Options {
@@ -42,6 +58,7 @@ impl Default for Options {
             budget: 1_000_000_000,
             warp_budget: 30_000_000,
             multiprocessors: 132,
+            chip: None,
         }
     }
 }
@@ -323,6 +340,12 @@ impl Simulator {
         Buffer { address, bytes: bytes.len() }
     }
 
+    /// A buffer of bytes that are here already.
+    pub fn upload_owned(&mut self, bytes: Vec<u8>) -> Buffer {
+        let (name, len) = (self.next_name(), bytes.len());
+        Buffer { address: self.memory.allocate(name, bytes, true), bytes: len }
+    }
+
     /// A buffer that nobody has written, filled with poison.
     pub fn alloc(&mut self, bytes: usize) -> Buffer {
         let name = self.next_name();
@@ -342,8 +365,29 @@ impl Simulator {
 
     /// The bytes of a buffer.
     pub fn read(&self, buffer: Buffer) -> Result<Vec<u8>, SimError> {
+        Ok(self.bytes(buffer)?.to_vec())
+    }
+
+    /// The bytes of a buffer where they are.
+    pub fn bytes(&self, buffer: Buffer) -> Result<&[u8], SimError> {
         let (index, offset) = self.locate(buffer)?;
-        Ok(self.memory.get(index).bytes[offset..offset + buffer.bytes].to_vec())
+        Ok(&self.memory.get(index).bytes[offset..offset + buffer.bytes])
+    }
+
+    /// The memory at an address, which may be anywhere in a buffer, such as one that a kernel would find in a table.
+    ///
+    /// ```
+    /// use tilewright_sim::{Options, Simulator};
+    ///
+    /// let mut sim = Simulator::new(Options::default());
+    /// let x = sim.upload(&[1u8, 2, 3]);
+    /// assert_eq!(sim.bytes(sim.at(x.address() + 1, 2)?)?, [2, 3]);
+    /// assert!(sim.at(x.address() + 1, 3).is_err());
+    /// # Ok::<(), tilewright_sim::SimError>(())
+    /// ```
+    pub fn at(&self, address: u64, bytes: usize) -> Result<Buffer, SimError> {
+        let buffer = Buffer { address, bytes };
+        self.locate(buffer).map(|_| buffer)
     }
 
     /// Which allocation a buffer is a part of, and where in it.
@@ -368,7 +412,9 @@ impl Simulator {
     /// # Ok::<(), tilewright_sim::SimError>(())
     /// ```
     pub fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), SimError> {
-        self.replace(buffer, bytes, |_| true)
+        let (offset, memory) = self.overwrite(buffer, bytes)?;
+        memory.mark_written(offset, bytes.len());
+        Ok(())
     }
 
     /// Copies a buffer over another of the same size. What nobody has written in the one counts as not written in the other.
@@ -377,23 +423,20 @@ impl Simulator {
         let source = self.memory.get(index);
         let written: Vec<bool> = (offset..offset + from.bytes).map(|i| source.is_written(i, 1)).collect();
         let bytes = source.bytes[offset..offset + from.bytes].to_vec();
-        self.replace(to, &bytes, |i| written[i])
+        let (offset, memory) = self.overwrite(to, &bytes)?;
+        memory.set_written(offset, bytes.len(), |i| written[i]);
+        Ok(())
     }
 
-    fn replace(
-        &mut self,
-        buffer: Buffer,
-        bytes: &[u8],
-        written: impl Fn(usize) -> bool,
-    ) -> Result<(), SimError> {
+    /// Puts bytes into a buffer, and says where in which allocation.
+    fn overwrite(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(usize, &mut Allocation), SimError> {
         if bytes.len() != buffer.bytes {
             return Err(SimError::Length { found: bytes.len(), expected: buffer.bytes });
         }
         let (index, offset) = self.locate(buffer)?;
         let memory = self.memory.get_mut(index);
         memory.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
-        memory.set_written(offset, bytes.len(), written);
-        Ok(())
+        Ok((offset, memory))
     }
 
     /// The contents of a buffer.
@@ -492,7 +535,7 @@ impl Simulator {
             let expected = format!("the kernel requires {required:?}");
             return Err(SimError::Geometry { what: "the cluster", found: given, expected });
         }
-        let arch = arch_of(program);
+        let arch = self.chip(program);
         let threads: u32 = launch.block.iter().product::<u32>().min(1024);
         let blocks = cluster.iter().product();
         let multiprocessors = self.options.multiprocessors.max(1);
@@ -519,6 +562,12 @@ impl Simulator {
         })
     }
 
+    /// The chip that a program runs on: none older than the one that it is for.
+    fn chip(&self, program: &Program) -> Arch {
+        let target = arch_of(program);
+        self.options.chip.filter(|chip| chip.number >= target.number).unwrap_or(target)
+    }
+
     /// What the driver would refuse.
     fn refuse(
         &self,
@@ -527,7 +576,8 @@ impl Simulator {
         launch: &Launch,
         geometry: &Geometry,
     ) -> Vec<Finding> {
-        let limits = arch_of(program).limits();
+        let chip = self.chip(program);
+        let limits = chip.limits();
         let threads = launch.block.iter().map(|&extent| u64::from(extent)).product::<u64>();
         let shared = u64::from(kernel.shared_bytes) + u64::from(launch.shared_bytes);
         let mut reasons: Vec<(String, &str)> = Vec::new();
@@ -551,7 +601,7 @@ impl Simulator {
         if shared > u64::from(limits.shared_per_block) {
             let reason = format!(
                 "the block needs {shared} bytes of shared memory ({} static, {} dynamic), but a block on {} has at most {}",
-                kernel.shared_bytes, launch.shared_bytes, program.target, limits.shared_per_block
+                kernel.shared_bytes, launch.shared_bytes, chip, limits.shared_per_block
             );
             reasons.push((reason, smaller));
         }

@@ -37,8 +37,12 @@ impl Allocation {
     /// Notes that `len` bytes from `offset` on have been written.
     pub(crate) fn mark_written(&mut self, offset: usize, len: usize) {
         if let Some(bits) = &mut self.written {
-            for i in offset..offset + len {
-                bits[i / 64] |= 1 << (i % 64);
+            // Whole words in one go: matrices are large.
+            let (end, mut i) = (offset + len, offset);
+            while i < end {
+                let (from, to) = (i % 64, (end - i / 64 * 64).min(64));
+                bits[i / 64] |= (u64::MAX << from) & (u64::MAX >> (64 - to));
+                i = i / 64 * 64 + to;
             }
         }
     }
@@ -136,5 +140,24 @@ impl GlobalMemory {
     /// The allocation that starts at an address.
     pub(crate) fn at(&self, address: u64) -> Option<&Allocation> {
         self.allocations.iter().find(|allocation| allocation.address == address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_marked_one_by_one_wherever_words_begin() {
+        for (offset, len) in
+            [(0, 0), (0, 1), (3, 5), (0, 64), (60, 8), (63, 1), (64, 64), (1, 190), (130, 62)]
+        {
+            let mut memory = GlobalMemory::default();
+            let address = memory.allocate("x".to_owned(), vec![0; 192], false);
+            let index = memory.find(address, 1, 0).unwrap();
+            memory.get_mut(index).mark_written(offset, len);
+            let marked = (0..192).filter(|&i| memory.get(index).is_written(i, 1));
+            assert_eq!(marked.collect::<Vec<_>>(), (offset..offset + len).collect::<Vec<_>>());
+        }
     }
 }

@@ -4,15 +4,24 @@
 //! the type that the parameter has, and tensor maps the box that the kernel needs.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use tilewright_hardware::Element;
+use tilewright_hardware::{Element, TensorMapSpec};
 
 use super::kernel::Needs;
-use super::value::{Memory, Number, Passed};
-use super::{Buffer, DeviceError, Dim3, Item, Kernel, Report, TensorMap};
+use super::value::{Map, Memory, Number, Passed};
+use super::{Buffer, Device, DeviceError, Dim3, Item, Kernel, Report};
 
-/// A buffer whose type of elements is a value.
+/// A buffer whose type of elements is a value. Clones are the same memory.
+///
+/// ```
+/// use tilewright::device::{Device, DynBuffer};
+/// let buffer: DynBuffer = Device::cpu().upload(&[1.0f32, 2.0])?.into();
+/// assert_eq!(buffer.to_vec::<f32>()?, [1.0, 2.0]);
+/// let error = buffer.to_vec::<f64>().unwrap_err();
+/// assert_eq!(error.to_string(), "a buffer of f32: found f64 asked for, expected f32");
+/// # Ok::<(), tilewright::device::DeviceError>(())
+/// ```
 #[derive(Clone)]
 pub struct DynBuffer {
     memory: Arc<Memory>,
@@ -34,6 +43,18 @@ impl<T: Item> From<&Buffer<T>> for DynBuffer {
     }
 }
 
+impl<T: Item> From<Buffer<T>> for DynBuffer {
+    fn from(buffer: Buffer<T>) -> DynBuffer {
+        DynBuffer::from(&buffer)
+    }
+}
+
+impl From<&DynBuffer> for DynBuffer {
+    fn from(buffer: &DynBuffer) -> DynBuffer {
+        buffer.clone()
+    }
+}
+
 impl DynBuffer {
     /// The type of its elements.
     #[must_use]
@@ -51,6 +72,70 @@ impl DynBuffer {
     #[must_use]
     pub fn address(&self) -> u64 {
         self.memory.address() + self.offset as u64
+    }
+
+    /// The largest power of two, up to 256, that its address is a multiple of.
+    #[must_use]
+    pub fn alignment(&self) -> u32 {
+        alignment(self.address())
+    }
+
+    /// Whether it is memory of this device.
+    #[must_use]
+    pub fn is_on(&self, device: &Device) -> bool {
+        device.owns(&self.memory)
+    }
+
+    /// The same memory with a type that the compiler knows.
+    ///
+    /// # Errors
+    /// If its elements are of another type; f32 and tf32 are the same in memory.
+    pub fn typed<T: Item>(&self) -> Result<Buffer<T>, DeviceError> {
+        let in_memory = |element| if element == Element::TF32 { Element::F32 } else { element };
+        if in_memory(self.element) != in_memory(T::ELEMENT) {
+            return Err(DeviceError::Element { found: T::ELEMENT, expected: self.element });
+        }
+        let len = usize::try_from(self.bytes).unwrap_or(usize::MAX) / T::ELEMENT.bytes() as usize;
+        Ok(Buffer::part(self.memory.clone(), self.offset, len))
+    }
+
+    /// The contents, when all that was asked of the device before is done.
+    ///
+    /// # Errors
+    /// If its elements are of another type, or the device cannot be reached.
+    pub fn to_vec<T: Item>(&self) -> Result<Vec<T>, DeviceError> {
+        self.typed::<T>()?.to_vec()
+    }
+
+    /// Which memory it is, without keeping it.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity { memory: Arc::downgrade(&self.memory), offset: self.offset, bytes: self.bytes }
+    }
+}
+
+/// The largest power of two, up to 256, that an address is a multiple of.
+pub(super) fn alignment(address: u64) -> u32 {
+    1 << address.trailing_zeros().min(8)
+}
+
+/// A part of some memory that may be gone by now. Memory that comes later at the same address is not the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    memory: Weak<Memory>,
+    offset: usize,
+    bytes: u64,
+}
+
+impl Identity {
+    /// Whether this buffer is what was meant.
+    pub(crate) fn is(&self, buffer: &DynBuffer) -> bool {
+        (self.offset, self.bytes) == (buffer.offset, buffer.bytes)
+            && std::ptr::eq(self.memory.as_ptr(), Arc::as_ptr(&buffer.memory))
+    }
+
+    /// Whether the memory is still there.
+    pub(crate) fn lives(&self) -> bool {
+        self.memory.strong_count() > 0
     }
 }
 
@@ -72,15 +157,15 @@ pub(crate) enum Given {
     },
 }
 
-/// An argument that is kept.
+/// An argument that is kept. The memory is not: who wants it to stay holds it.
 #[derive(Clone, Debug)]
 enum Kept {
     Number(Number),
-    Memory(Element, Arc<Memory>, usize),
-    Map(TensorMap),
+    Memory(Element, Weak<Memory>, usize),
+    Map(Arc<(TensorMapSpec, Map)>, Weak<Memory>),
 }
 
-/// A launch with its arguments.
+/// A launch with its arguments, whose memory others hold.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundLaunch {
     kernel: Kernel,
@@ -117,13 +202,14 @@ impl BoundLaunch {
                     let offset =
                         inside.ok_or_else(|| refuse(format!("byte {offset} of {}", buffer.bytes)))?;
                     let element = element.unwrap_or(buffer.element);
-                    Kept::Memory(element, buffer.memory, buffer.offset + offset)
+                    Kept::Memory(element, Arc::downgrade(&buffer.memory), buffer.offset + offset)
                 }
                 (Needs::Map(Some(spec)), Given::Tensor { buffer, offset, dims, strides }) => {
                     let left = buffer.bytes.saturating_sub(offset);
                     let start = buffer.offset + usize::try_from(offset).unwrap_or(usize::MAX - buffer.offset);
                     let place = (&buffer.memory, start, left);
-                    Kept::Map(kernel.device().map_memory(spec, place, &dims, &strides)?)
+                    let map = kernel.device().map_memory(spec, place, &dims, &strides)?;
+                    Kept::Map(Arc::new((map.spec, map.map)), Arc::downgrade(&buffer.memory))
                 }
                 (_, other) => return Err(refuse(format!("{other:?}"))),
             };
@@ -134,15 +220,20 @@ impl BoundLaunch {
 
     /// Launches it.
     pub(crate) fn launch(&self) -> Result<Report, DeviceError> {
-        let passed: Vec<Passed<'_>> = self
-            .arguments
-            .iter()
-            .map(|kept| match kept {
+        let memory = self.arguments.iter().map(|kept| match kept {
+            Kept::Number(_) => Ok(None),
+            Kept::Memory(_, memory, _) | Kept::Map(_, memory) => {
+                memory.upgrade().map(Some).ok_or(DeviceError::Gone)
+            }
+        });
+        let memory: Vec<Option<Arc<Memory>>> = memory.collect::<Result<_, _>>()?;
+        let passed = self.arguments.iter().zip(&memory).filter_map(|(kept, memory)| {
+            Some(match kept {
                 Kept::Number(number) => Passed::Number(*number),
-                Kept::Memory(element, memory, offset) => Passed::Buffer(*element, memory, *offset),
-                Kept::Map(map) => Passed::Map(&map.spec, &map.map, &map.memory),
+                Kept::Memory(element, _, offset) => Passed::Buffer(*element, memory.as_ref()?, *offset),
+                Kept::Map(map, _) => Passed::Map(&map.0, &map.1, memory.as_ref()?),
             })
-            .collect();
-        self.kernel.launch_passed(self.grid, &passed)
+        });
+        self.kernel.launch_passed(self.grid, &passed.collect::<Vec<_>>())
     }
 }

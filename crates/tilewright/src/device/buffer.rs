@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tilewright_hardware::TensorMapSpec;
 
-use super::value::{self, Map, Memory};
+use super::bound::alignment;
+use super::value::{Map, Memory};
 use super::{DeviceError, Item};
 
 /// An array in the memory of a device. Clones are the same memory.
@@ -41,7 +42,12 @@ impl<T> fmt::Debug for Buffer<T> {
 
 impl<T: Item> Buffer<T> {
     pub(super) fn over(memory: Memory, len: usize) -> Buffer<T> {
-        Buffer { memory: Arc::new(memory), offset: 0, len, ty: PhantomData }
+        Buffer::part(Arc::new(memory), 0, len)
+    }
+
+    /// So many elements, which are there, so many bytes into some memory.
+    pub(super) fn part(memory: Arc<Memory>, offset: usize, len: usize) -> Buffer<T> {
+        Buffer { memory, offset, len, ty: PhantomData }
     }
 
     /// Elements.
@@ -69,8 +75,7 @@ impl<T: Item> Buffer<T> {
     /// The largest power of two, up to 256, that its address is a multiple of.
     #[must_use]
     pub fn alignment(&self) -> u32 {
-        let address = self.memory.address() + self.offset as u64;
-        1 << address.trailing_zeros().min(8)
+        alignment(self.memory.address() + self.offset as u64)
     }
 
     /// Some of the elements, in the same memory.
@@ -103,7 +108,7 @@ impl<T: Item> Buffer<T> {
             return Err(DeviceError::Slice { start, end, len: self.len });
         }
         let offset = self.offset + start * T::ELEMENT.bytes() as usize;
-        Ok(Buffer { memory: self.memory.clone(), offset, len: end - start, ty: PhantomData })
+        Ok(Buffer::part(self.memory.clone(), offset, end - start))
     }
 
     /// The contents, when all that was asked of the device before is done.
@@ -115,7 +120,7 @@ impl<T: Item> Buffer<T> {
             Memory::Host(memory) => memory.read(self.offset, self.width())?,
             Memory::Gpu(memory) => memory.read(self.offset, self.width())?,
         };
-        Ok(value::decode(&bytes))
+        Ok(T::decode(&bytes))
     }
 
     /// Replaces the contents, all of them.
@@ -124,7 +129,7 @@ impl<T: Item> Buffer<T> {
     /// If there are more or fewer elements than the buffer has.
     pub fn write(&self, data: &[T]) -> Result<(), DeviceError> {
         self.expect_len(data.len())?;
-        let bytes = value::encode(data);
+        let bytes = T::encode(data);
         match &*self.memory {
             Memory::Host(memory) => Ok(memory.write(self.offset, &bytes)?),
             Memory::Gpu(memory) => memory.write(self.offset, &bytes),
@@ -136,7 +141,8 @@ impl<T: Item> Buffer<T> {
     /// # Errors
     /// If the device cannot be reached.
     pub fn fill(&self, value: T) -> Result<(), DeviceError> {
-        let element = value::encode(&[value]);
+        let value = [value];
+        let element = T::encode(&value);
         match &*self.memory {
             Memory::Host(memory) => Ok(memory.write(self.offset, &element.repeat(self.len))?),
             Memory::Gpu(memory) => memory.fill(self.offset, self.width(), &element),

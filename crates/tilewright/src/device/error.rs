@@ -75,6 +75,17 @@ pub enum DeviceError {
     /// Memory of one device was given to another.
     #[error("found a buffer of another device, expected one of this; upload the data here")]
     OtherDevice,
+    /// A buffer whose elements are of another type than asked for.
+    #[error("a buffer of {expected}: found {found} asked for, expected {expected}")]
+    Element {
+        /// What was asked for.
+        found: Element,
+        /// What the buffer has.
+        expected: Element,
+    },
+    /// Memory that a prepared launch needs and that nobody holds any more.
+    #[error("found memory that was given up, expected it to be held until the launch")]
+    Gone,
     /// Contents that do not fill their buffer exactly.
     #[error("contents of a buffer: found {found} elements, expected {expected}, as many as the buffer has")]
     Length {

@@ -10,7 +10,7 @@ use tilewright_cuda::{
     Arg, Buffer, Code, ComputeCapability, Context, CudaError, Kernel, LaunchConfig, Module, Pack, SliceMut,
     Stream, TensorMap,
 };
-use tilewright_hardware::{Arch, TensorMapSpec};
+use tilewright_hardware::{self as hardware, Arch, TensorMapSpec};
 
 use super::DeviceError;
 use super::value::{Map, Memory, Passed};
@@ -188,6 +188,37 @@ pub(super) fn arch(chip: ComputeCapability) -> Arch {
     specific.or(plain).unwrap_or(if number > Arch::SM_90.number { Arch::SM_90 } else { Arch::SM_80 })
 }
 
+/// A chip by the table: the row of its name with the sizes that the driver says, or that of the chip most like it.
+pub(super) fn chip(device: &tilewright_cuda::Device) -> hardware::Gpu {
+    let (row, known) = row(&device.name, device.compute_capability);
+    // The driver says the highest clock; the table, for chips that it has, that under load.
+    let clock = if known { row.clock } else { f64::from(device.clock_khz) * 1e3 };
+    hardware::Gpu {
+        arch: arch(device.compute_capability),
+        multiprocessors: device.multiprocessors,
+        clock,
+        l2: device.l2_bytes,
+        ..*row
+    }
+}
+
+/// A row of the table, and whether it is that of this very chip.
+fn row(name: &str, chip: ComputeCapability) -> (&'static hardware::Gpu, bool) {
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let named = hardware::Gpu::ALL.iter().filter(|gpu| plain.contains(gpu.name));
+    // The longest: an L40S is no L4.
+    if let Some(gpu) = named.max_by_key(|gpu| gpu.name.len()) {
+        return (gpu, true);
+    }
+    let like = match (chip.major, chip.minor) {
+        (8, 0) => "a100",
+        (8, _) => "l40s",
+        _ => "h100",
+    };
+    (hardware::Gpu::named(like).unwrap_or(&hardware::Gpu::ALL[0]), false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +236,24 @@ mod tests {
             (13, 7, Arch::SM_90),
         ] {
             assert_eq!(arch(ComputeCapability { major, minor }), expected, "{major}.{minor}");
+        }
+    }
+
+    #[test]
+    fn chips_are_found_in_the_table() {
+        for (name, (major, minor), expected) in [
+            ("NVIDIA H200", (9, 0), ("h200", true)),
+            ("NVIDIA H100 80GB HBM3", (9, 0), ("h100", true)),
+            ("NVIDIA A100-SXM4-80GB", (8, 0), ("a100", true)),
+            ("NVIDIA L40S", (8, 9), ("l40s", true)),
+            ("NVIDIA L4", (8, 9), ("l4", true)),
+            ("NVIDIA GeForce RTX 4090", (8, 9), ("rtx4090", true)),
+            ("NVIDIA A30", (8, 0), ("a100", false)),
+            ("NVIDIA RTX A4000", (8, 6), ("l40s", false)),
+            ("NVIDIA B200", (10, 0), ("h100", false)),
+        ] {
+            let (gpu, known) = row(name, ComputeCapability { major, minor });
+            assert_eq!((gpu.name, known), expected, "{name}");
         }
     }
 

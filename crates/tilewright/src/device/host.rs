@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tilewright_hardware::TensorMapSpec;
+use tilewright_hardware::{Arch, TensorMapSpec};
 use tilewright_sim::tensor::tensor_map::{Access, DataType, Spec};
 use tilewright_sim::{Arg, Launch, Module, Options, Report, SimError, Simulator, TensorMap};
 
@@ -37,7 +37,9 @@ impl Drop for HostMemory {
 }
 
 impl Host {
-    pub(super) fn new(kind: DeviceKind, options: Options) -> Host {
+    pub(super) fn new(kind: DeviceKind, mut options: Options) -> Host {
+        // Kernels are compiled for the oldest chip that can run them; they run on the one that the device stands for.
+        options.chip.get_or_insert(Arch::SM_90A);
         Host { kind, simulator: Mutex::new(Simulator::new(options)) }
     }
 
@@ -51,7 +53,7 @@ impl Host {
     }
 
     pub(super) fn upload(self: &Arc<Host>, bytes: &[u8]) -> HostMemory {
-        let place = self.lock().upload(bytes);
+        let place = self.lock().upload_owned(bytes.to_vec());
         HostMemory { host: self.clone(), place }
     }
 
@@ -74,6 +76,11 @@ impl Host {
         });
         let arguments: Vec<Arg> = arguments.collect::<Result<_, _>>()?;
         Ok(self.lock().launch(module, name, launch, &arguments)?)
+    }
+
+    /// Works on the memory itself. Nothing else happens on the device meanwhile.
+    pub(super) fn with_memory<R>(&self, work: impl FnOnce(&mut Simulator) -> R) -> R {
+        work(&mut self.lock())
     }
 
     fn lock(&self) -> MutexGuard<'_, Simulator> {

@@ -95,10 +95,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tilewright_compiler::Compiler;
 use tilewright_cuda::{Context, Driver, Pack, Stream};
-use tilewright_hardware::{Arch, TensorMapSpec};
+use tilewright_hardware::{self as hardware, Arch, TensorMapSpec};
 
 pub use bound::DynBuffer;
-pub(crate) use bound::{BoundLaunch, Given};
+pub(crate) use bound::{BoundLaunch, Given, Identity};
 pub use buffer::{Buffer, TensorMap};
 pub use cached::CacheKey;
 use cached::Kernels;
@@ -148,6 +148,15 @@ impl fmt::Debug for Device {
         write!(f, "Device({:?})", self.shared.backend)
     }
 }
+
+/// Two are equal if what one has, the other has.
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Device {}
 
 /// All devices of this machine: the simulator, the CPU, and every GPU that the driver shows and that can be used. A test that runs on
 /// each of them is written once.
@@ -283,6 +292,29 @@ impl Device {
         }
     }
 
+    /// The chip as the table of [GPUs](hardware::Gpu) has it, with the sizes that the driver says. One that is not in the table is
+    /// taken for the one that is most like it. The simulator and the CPU stand for an H200.
+    ///
+    /// ```
+    /// let chip = tilewright::device::Device::simulator().chip();
+    /// assert_eq!((chip.name, chip.multiprocessors), ("h200", 132));
+    /// ```
+    #[must_use]
+    pub fn chip(&self) -> hardware::Gpu {
+        match self.backend() {
+            Backend::Host(_) => hardware::Gpu::ALL[0],
+            Backend::Gpu(gpu) => gpu::chip(gpu.context().device()),
+        }
+    }
+
+    /// Works on the memory of a device that is this computer; nothing on a GPU.
+    pub(crate) fn with_memory<R>(&self, work: impl FnOnce(&mut tilewright_sim::Simulator) -> R) -> Option<R> {
+        match self.backend() {
+            Backend::Host(host) => Some(host.with_memory(work)),
+            Backend::Gpu(_) => None,
+        }
+    }
+
     /// Waits until all that was asked of the device is done.
     ///
     /// # Errors
@@ -300,7 +332,7 @@ impl Device {
     /// # Errors
     /// If the device has not enough memory.
     pub fn upload<T: Item>(&self, data: &[T]) -> Result<Buffer<T>, DeviceError> {
-        let bytes = value::encode(data);
+        let bytes = T::encode(data);
         let memory = match self.backend() {
             Backend::Host(host) => Memory::Host(host.upload(&bytes)),
             Backend::Gpu(gpu) => Memory::Gpu(gpu.upload(&bytes)?),

@@ -1,5 +1,6 @@
 //! What travels between the host and a kernel: numbers, buffers, tensor maps.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use tilewright_hardware::{Element as Kind, TensorMapSpec};
@@ -17,7 +18,17 @@ use super::{Buffer, TensorMap};
 pub trait Item: Element + sealed::Sealed {
     /// From its bits; those above its size are zero.
     fn from_bits(bits: u64) -> Self;
+    /// The bytes of numbers, little-endian; those of most types where they are.
+    #[doc(hidden)]
+    fn encode(items: &[Self]) -> Cow<'_, [u8]>;
+    /// Numbers from their bytes; those of an incomplete last one are left out.
+    #[doc(hidden)]
+    fn decode(bytes: &[u8]) -> Vec<Self>;
 }
+
+// Numbers travel as this computer holds them.
+#[cfg(target_endian = "big")]
+compile_error!("devices take numbers as they are in memory, which must be little-endian");
 
 /// What a kernel can be launched with: a [`Buffer`], a number, a [`TensorMap`], or an array of bytes for a parameter that is a struct.
 pub trait Argument: sealed::Pass {}
@@ -105,7 +116,7 @@ pub enum Passed<'a> {
 }
 
 macro_rules! items {
-    ($( $ty:ty, |$bits:ident| $value:expr; )*) => {$(
+    ($( $ty:ty, |$bits:ident| $value:expr $(, $raw:ty, |$item:ident| $inner:expr)?; )*) => {$(
         impl sealed::Sealed for $ty {}
 
         impl Item for $ty {
@@ -113,6 +124,8 @@ macro_rules! items {
             fn from_bits($bits: u64) -> $ty {
                 $value
             }
+
+            items!(@bytes $ty $(, $raw, |$item| $inner)?);
         }
 
         impl sealed::Pass for $ty {
@@ -121,10 +134,32 @@ macro_rules! items {
             }
         }
     )*};
+    // Numbers of which any bits are valid: their bytes, at once.
+    (@bytes $ty:ty) => {
+        fn encode(items: &[$ty]) -> Cow<'_, [u8]> {
+            Cow::Borrowed(bytemuck::cast_slice(items))
+        }
+
+        fn decode(bytes: &[u8]) -> Vec<$ty> {
+            let whole = bytes.len() - bytes.len() % size_of::<$ty>();
+            bytemuck::pod_collect_to_vec(&bytes[..whole])
+        }
+    };
+    // Others by way of such a number.
+    (@bytes $ty:ty, $raw:ty, |$item:ident| $inner:expr) => {
+        fn encode(items: &[$ty]) -> Cow<'_, [u8]> {
+            let raw: Vec<$raw> = items.iter().map(|$item| $inner).collect();
+            Cow::Owned(bytemuck::pod_collect_to_vec(&raw))
+        }
+
+        fn decode(bytes: &[u8]) -> Vec<$ty> {
+            <$raw as Item>::decode(bytes).into_iter().map(|raw| <$ty>::from_bits(raw.to_bits().into())).collect()
+        }
+    };
 }
 
 items! {
-    bool, |bits| bits != 0;
+    bool, |bits| bits != 0, u8, |item| u8::from(*item);
     u8, |bits| bits as u8;
     i8, |bits| (bits as u8).cast_signed();
     u16, |bits| bits as u16;
@@ -137,10 +172,10 @@ items! {
     bf16, |bits| bf16::from_bits(bits as u16);
     f32, |bits| f32::from_bits(bits as u32);
     f64, |bits| f64::from_bits(bits);
-    Tf32, |bits| Tf32(f32::from_bits(bits as u32));
-    E4m3, |bits| E4m3(bits as u8);
-    E5m2, |bits| E5m2(bits as u8);
-    Ue8m0, |bits| Ue8m0(bits as u8);
+    Tf32, |bits| Tf32(f32::from_bits(bits as u32)), f32, |item| item.0;
+    E4m3, |bits| E4m3(bits as u8), u8, |item| item.0;
+    E5m2, |bits| E5m2(bits as u8), u8, |item| item.0;
+    Ue8m0, |bits| Ue8m0(bits as u8), u8, |item| item.0;
 }
 
 impl<T: Item> sealed::Pass for Buffer<T> {
@@ -197,34 +232,17 @@ pub(super) fn boxes(spec: &TensorMapSpec) -> String {
     format!("of {} in boxes of {} with swizzle {:?}", spec.element(), extents.join("x"), spec.swizzle())
 }
 
-/// The bytes of numbers, little-endian.
-pub(super) fn encode<T: Item>(items: &[T]) -> Vec<u8> {
-    let width = T::ELEMENT.bytes() as usize;
-    let mut bytes = Vec::with_capacity(items.len() * width);
-    for item in items {
-        bytes.extend_from_slice(&item.to_bits().to_le_bytes()[..width]);
-    }
-    bytes
-}
-
-/// Numbers from their bytes.
-pub(super) fn decode<T: Item>(bytes: &[u8]) -> Vec<T> {
-    let whole = |bytes: &[u8]| {
-        let mut whole = [0; 8];
-        whole[..bytes.len()].copy_from_slice(bytes);
-        T::from_bits(u64::from_le_bytes(whole))
-    };
-    bytes.chunks_exact(T::ELEMENT.bytes() as usize).map(whole).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn survives<T: Item + std::fmt::Debug>(item: T) {
-        let bytes = encode(&[item, item]);
+        let both = [item, item];
+        let bytes = T::encode(&both);
         assert_eq!(bytes.len(), 2 * T::ELEMENT.bytes() as usize);
-        assert_eq!(decode::<T>(&bytes), [item, item]);
+        assert_eq!(T::decode(&bytes), [item, item]);
+        // What is left of an incomplete number is no number.
+        assert_eq!(T::decode(&bytes[..bytes.len() - 1]).len(), 1);
         assert_eq!(Number::new(item).bytes(), &bytes[..bytes.len() / 2]);
     }
 
