@@ -10,9 +10,13 @@
 //! | [`simt`] | kernels for the CUDA cores: f32 and f64 |
 //! | [`gemv`] | kernels for few rows: as fast as memory gives the right factor |
 //! | [`repack`](repack()) | copies of factors that faster kernels can read |
+//! | [`algorithm`](Algorithm) | one way to compute a product: a kernel, and what makes its factors readable |
+//! | [`model`] | how long that takes, as far as arithmetic can tell |
+//! | [`plan()`] | which algorithm for which problem |
 //!
 //! This crate knows no driver: a [`Recipe`] is data. The front crate puts in memory and launches, on a GPU or in the simulator.
 
+mod algorithm;
 pub mod ampere;
 pub mod epilogue;
 mod error;
@@ -20,15 +24,20 @@ mod factor;
 pub mod gemv;
 pub mod hopper;
 mod matrix;
+pub mod model;
+mod plan;
 mod problem;
 mod recipe;
 mod repack;
 mod result;
 pub mod simt;
 mod split;
+mod work;
 
+pub use algorithm::{Algorithm, KernelConfig};
 pub use error::GemmError;
 pub use factor::Side;
+pub use plan::{Candidate, ShapeClass, candidates, plan};
 pub use problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
 pub use recipe::{Binding, KernelSource, Launch, MapBinding, Operand, Recipe, Stage};
 pub use repack::{Repacked, repack};

@@ -1,0 +1,572 @@
+//! [`Prediction`]: how long a product takes, as far as arithmetic can tell before anything is measured.
+//!
+//! A configuration is reduced to what the hardware sees of it ([`Tiled`] or [`Streamed`]); the model holds that against the rates of a
+//! chip and gives one [`Term`] for each thing that takes time. Of terms that happen at the same time the longest binds, and others that
+//! come near it get in its way; the rest add up.
+//!
+//! Limits: no clocks that vary with power, no details of a pipeline. It is meant to put candidates into an
+//! order whose head is worth measuring, and to say what binds; it does not replace a measurement.
+
+use std::fmt;
+
+use tilewright_hardware::{Arch, Gpu, TensorKind};
+
+use super::epilogue::ExtraOperand;
+use super::problem::{Problem, Types};
+
+/// What is known of chips beyond the table of [`Gpu`]s. Rates are for each multiprocessor and clock.
+struct Constants {
+    /// Bytes between registers or tensor cores and shared memory (banks: 32 of 4 bytes).
+    shared: f64,
+    /// Bytes from L2 to one multiprocessor, if few ask (DeepGEMM's model of Hopper).
+    l2_alone: f64,
+    /// The same if all ask at once: 8 TB/s at 1.3 GHz over 132 multiprocessors, from the same model.
+    l2_together: f64,
+    /// Bytes that a multiprocessor stores; half of what it loads.
+    store: f64,
+    /// Part of the peak of DRAM that copies reach: 4.3 of 4.8 TB/s on an H200.
+    dram: f64,
+    /// Part of the peak of tensor cores that main loops reach if nothing else gets in their way.
+    tensor: f64,
+    /// How much terms that happen at the same time get in each other's way: they add up as numbers raised to this power do. With 4, a
+    /// bf16 main loop of 128x256 tiles comes out at the 800 of 989 TFLOP/s that were measured on an H200.
+    contention: i32,
+    /// Part of the multiprocessors that must ask for data to keep DRAM busy.
+    askers: f64,
+    /// Part of that which instructions of warps reach on Hopper, whose full rate takes those of warpgroups (published: about 62 %).
+    warps_on_hopper: f64,
+    /// Part of the peak of f32 and f64 lanes that main loops reach; the rest are loads and addresses.
+    lanes: f64,
+    /// Clocks from a request of memory to its arrival, under load.
+    latency: f64,
+    /// Seconds from the end of one kernel to the first instruction of the next in a stream.
+    launch: f64,
+    /// Instructions for each element of the result in the simplest epilogue: convert, stage, store.
+    epilogue: f64,
+    /// Part of the L2 cache that one operand can count on.
+    l2_part: f64,
+}
+
+const CONSTANTS: Constants = Constants {
+    shared: 128.0,
+    l2_alone: 64.0,
+    l2_together: 46.0,
+    store: 32.0,
+    dram: 0.9,
+    tensor: 0.95,
+    contention: 4,
+    askers: 0.75,
+    warps_on_hopper: 0.62,
+    lanes: 0.9,
+    latency: 1200.0,
+    launch: 2.0e-6,
+    epilogue: 6.0,
+    l2_part: 0.6,
+};
+
+/// What multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Tensor cores, by instructions of warpgroups where the chip has them.
+    Tensor(TensorKind),
+    /// Tensor cores, by instructions of warps.
+    Warps(TensorKind),
+    /// Lanes of f32.
+    Floats,
+    /// Lanes of f64.
+    Doubles,
+}
+
+impl Unit {
+    /// Operations a clock of a multiprocessor that main loops reach.
+    fn rate(self, gpu: &Gpu) -> f64 {
+        let rate = match self {
+            Unit::Tensor(kind) => f64::from(gpu.tensor_rate(kind)) * CONSTANTS.tensor,
+            Unit::Warps(kind) => {
+                // Only f64 is as fast either way on Hopper.
+                let whole = !gpu.arch.supports(Arch::SM_90A) || kind == TensorKind::F64;
+                let part = if whole { 1.0 } else { CONSTANTS.warps_on_hopper };
+                f64::from(gpu.tensor_rate(kind)) * CONSTANTS.tensor * part
+            }
+            Unit::Floats => f64::from(2 * gpu.float_lanes) * CONSTANTS.lanes,
+            Unit::Doubles => f64::from(2 * gpu.double_lanes) * CONSTANTS.lanes,
+        };
+        // A unit that the chip does not have is no candidate; if somebody asks all the same, it is slow and not infinitely fast.
+        rate.max(1.0)
+    }
+}
+
+/// How the steps of k are dealt out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// All steps of a tile in one block.
+    Whole,
+    /// Each tile in so many parts.
+    Parts(u32),
+    /// The same number of steps to every block, wherever tiles end.
+    Stream,
+}
+
+/// Tiles that are worked on together: so many rows of tiles, or so many columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Band {
+    /// Rows of tiles. B is read anew for each band.
+    Rows(u32),
+    /// Columns of tiles. A is read anew for each band.
+    Columns(u32),
+}
+
+/// A product by tiles, as the hardware sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tiled {
+    /// What multiplies.
+    pub unit: Unit,
+    /// Rows, columns and depth that a block works on at a time.
+    pub tile: [u32; 3],
+    /// Rows and columns for which one instruction (or warp) reads its operands from shared memory.
+    pub slab: [u32; 2],
+    /// Blocks that share what they load: neighbours in m, in n.
+    pub cluster: [u32; 2],
+    /// Steps that are on their way at a time.
+    pub stages: u32,
+    /// Blocks that a multiprocessor holds.
+    pub resident: u32,
+    /// Who does which steps of k.
+    pub split: Split,
+    /// Whether results of one tile are stored while the next is being multiplied.
+    pub overlapped: bool,
+    /// Which tiles are worked on together, so that what they load is still in L2.
+    pub band: Band,
+    /// Bytes that one thread loads at a time of A and of B; nothing if the copy engine does it.
+    pub load: [Option<u32>; 2],
+}
+
+/// A product that reads one factor once, straight to where it is multiplied.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Streamed {
+    /// What multiplies.
+    pub unit: Unit,
+    /// Instructions of a lane for each element of the large factor and each of the few rows, if lanes multiply.
+    pub per_element: f64,
+    /// Columns of the product that a block computes.
+    pub columns: u32,
+    /// Blocks that share the steps of k of the same columns.
+    pub parts: u32,
+    /// Bytes that a block has under way at a time.
+    pub in_flight: u32,
+    /// Blocks that a multiprocessor holds.
+    pub resident: u32,
+}
+
+/// A configuration, as the hardware sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Work {
+    /// By tiles.
+    Tiled(Tiled),
+    /// By one pass over the large factor.
+    Streamed(Streamed),
+}
+
+/// How a term counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    /// These are the main part, at the same time.
+    Together,
+    /// Before or after the main part.
+    Added,
+}
+
+/// One thing that takes time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Term {
+    /// What it is.
+    pub name: &'static str,
+    /// How long it takes by itself.
+    pub seconds: f64,
+    /// How it counts.
+    pub counts: Counts,
+}
+
+/// How long a product takes, and why.
+///
+/// ```
+/// use tilewright_hardware::{Element, Gpu};
+/// use tilewright_kernels::gemm::{Problem, Types, plan};
+///
+/// let problem = Problem::new(8192, 8192, 8192, Types::of(Element::BF16));
+/// let best = plan(&problem, Gpu::named("h200").unwrap())?;
+/// assert_eq!(best.predicted.binding().name, "tensor cores");
+/// println!("{}", best.predicted);
+/// # Ok::<(), tilewright_kernels::gemm::GemmError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Prediction {
+    /// Everything that takes time.
+    pub terms: Vec<Term>,
+}
+
+/// What nothing takes.
+const NOTHING: Term = Term { name: "nothing", seconds: 0.0, counts: Counts::Added };
+
+impl Prediction {
+    /// All in all.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        let of =
+            |counts| self.terms.iter().filter(move |term| term.counts == counts).map(|term| term.seconds);
+        let power = CONSTANTS.contention;
+        let longest = of(Counts::Together).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let together: f64 = of(Counts::Together).map(|seconds| (seconds / longest).powi(power)).sum();
+        longest * together.powf(1.0 / f64::from(power)) + of(Counts::Added).sum::<f64>()
+    }
+
+    /// The term that takes longest of those that count.
+    #[must_use]
+    pub fn binding(&self) -> Term {
+        self.terms.iter().copied().max_by(|x, y| x.seconds.total_cmp(&y.seconds)).unwrap_or(NOTHING)
+    }
+
+    fn with(mut self, counts: Counts, name: &'static str, seconds: f64) -> Prediction {
+        if seconds > 0.0 {
+            self.terms.push(Term { name, seconds, counts });
+        }
+        self
+    }
+
+    /// With what happens before: another launch that reads and writes memory.
+    #[must_use]
+    pub(super) fn after_copy(self, gpu: &Gpu, name: &'static str, bytes: f64) -> Prediction {
+        // A matrix that fits is still in the cache when it is read again, and is written there first.
+        let from_cache = bytes / 2.0 < l2(gpu) * CONSTANTS.l2_part;
+        let rate =
+            if from_cache { chip(gpu, CONSTANTS.store) } else { dram(gpu, gpu.multiprocessors.into()) };
+        self.with(Counts::Added, name, bytes / rate + CONSTANTS.launch)
+    }
+}
+
+impl fmt::Display for Prediction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let binding = self.binding();
+        for term in &self.terms {
+            let how = match term.counts {
+                Counts::Together => "at once",
+                Counts::Added => "added",
+            };
+            let mark = if *term == binding { "  <- binds" } else { "" };
+            writeln!(f, "{:>12.2} us  {how:<8} {}{mark}", term.seconds * 1e6, term.name)?;
+        }
+        write!(f, "{:>12.2} us  in all", self.seconds() * 1e6)
+    }
+}
+
+/// Bytes a second of all multiprocessors.
+fn chip(gpu: &Gpu, bytes_a_clock: f64) -> f64 {
+    bytes_a_clock * gpu.clock * f64::from(gpu.multiprocessors)
+}
+
+/// Bytes of DRAM a second, if so many multiprocessors ask.
+fn dram(gpu: &Gpu, askers: f64) -> f64 {
+    let enough = f64::from(gpu.multiprocessors) * CONSTANTS.askers;
+    gpu.dram * CONSTANTS.dram * (askers / enough).min(1.0)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "an estimate")]
+fn l2(gpu: &Gpu) -> f64 {
+    gpu.l2 as f64
+}
+
+/// Bytes of the matrices: A, B, what is read for the result, what is written.
+struct Traffic {
+    a: f64,
+    b: f64,
+    results: f64,
+}
+
+impl Traffic {
+    fn of(problem: &Problem) -> Traffic {
+        let bytes = |rows: u32, columns: u32, element| {
+            f64::from(rows) * f64::from(columns) * f64::from(Types::in_memory(element).bytes())
+        };
+        let batch = f64::from(problem.batch);
+        let columns = problem.n / problem.epilogue.columns_for_one();
+        let c = if problem.epilogue.reads_c() { bytes(problem.m, columns, problem.types.c) } else { 0.0 };
+        #[allow(clippy::cast_precision_loss, reason = "an estimate")]
+        let extra =
+            |operand: &ExtraOperand| operand.elements(problem) as f64 * f64::from(operand.element.bytes());
+        let extras: f64 = problem.epilogue.operands().iter().map(extra).sum();
+        Traffic {
+            a: batch * bytes(problem.m, problem.k, problem.types.a),
+            b: batch * bytes(problem.k, problem.n, problem.types.b),
+            results: batch * (bytes(problem.m, columns, problem.types.d) + c) + extras,
+        }
+    }
+}
+
+/// How long a configuration takes for a problem, as the kernel sees it: after transposing and repacking.
+#[must_use]
+pub fn predict(work: &Work, problem: &Problem, gpu: &Gpu) -> Prediction {
+    if problem.m == 0 || problem.n == 0 || problem.batch == 0 {
+        return Prediction::default();
+    }
+    match work {
+        Work::Tiled(tiled) => tiled.predict(problem, gpu),
+        Work::Streamed(streamed) => streamed.predict(problem, gpu),
+    }
+}
+
+impl Tiled {
+    fn predict(&self, problem: &Problem, gpu: &Gpu) -> Prediction {
+        let [bm, bn, bk] = self.tile;
+        let width = |element| f64::from(Types::in_memory(element).bytes());
+        let (a_bytes, b_bytes) = (width(problem.types.a), width(problem.types.b));
+        let (rows, columns) = (problem.m.div_ceil(bm.max(1)), problem.n.div_ceil(bn.max(1)));
+        let tiles = f64::from(rows) * f64::from(columns) * f64::from(problem.batch);
+        let steps = f64::from(problem.k.div_ceil(bk.max(1)));
+
+        // Who works: clusters take whole groups of multiprocessors.
+        let cluster = (self.cluster[0] * self.cluster[1]).max(1);
+        let workers = f64::from((gpu.multiprocessors / cluster * cluster).max(1));
+        let (units, steps_of_one) = match self.split {
+            Split::Whole => (tiles, steps),
+            Split::Parts(parts) => (tiles * f64::from(parts), (steps / f64::from(parts)).ceil()),
+            Split::Stream => {
+                let units = (workers * f64::from(self.resident)).min(tiles * steps).max(1.0);
+                (units, (tiles * steps / units).ceil())
+            }
+        };
+        let busiest = (units / workers).ceil();
+        let busy = units.min(workers);
+        let busiest_steps = busiest * steps_of_one;
+        let clocks = |clocks: f64| clocks / gpu.clock;
+
+        // One step of a tile.
+        let [m, n, k] = self.tile.map(f64::from);
+        let multiply = 2.0 * m * n * k / self.unit.rate(gpu);
+        let slabs = (m / f64::from(self.slab[0])).max(1.0) * (n / f64::from(self.slab[1])).max(1.0);
+        let reads = slabs * k * (f64::from(self.slab[0]) * a_bytes + f64::from(self.slab[1]) * b_bytes);
+        let writes = k * (m * a_bytes + n * b_bytes);
+        let shared = (reads + writes) / CONSTANTS.shared;
+        // A cluster of neighbours in m shares B, one of neighbours in n shares A.
+        let fetched =
+            k * (m * a_bytes / f64::from(self.cluster[1]) + n * b_bytes / f64::from(self.cluster[0]));
+        let together = CONSTANTS.l2_together * f64::from(gpu.multiprocessors) / busy;
+        let l2_rate = CONSTANTS.l2_alone.min(together);
+        let under_way = f64::from(self.stages.max(1)) * busiest.min(f64::from(self.resident.max(1)));
+        let load = |bytes: f64, load: Option<u32>| {
+            // Loads narrower than 4 bytes pass through registers: addresses, bounds, load, merge, store.
+            load.map_or(0.0, |wide| bytes / (32.0 * f64::from(wide)) * if wide < 4 { 6.0 } else { 1.0 })
+        };
+        let instructions = load(k * m * a_bytes, self.load[0]) + load(k * n * b_bytes, self.load[1]);
+
+        // Beyond the tile.
+        let traffic = Traffic::of(problem);
+        let (bands, again) = match self.band {
+            Band::Rows(high) => (rows.div_ceil(high.max(1)), traffic.b),
+            Band::Columns(wide) => (columns.div_ceil(wide.max(1)), traffic.a),
+        };
+        let room = l2(gpu) * CONSTANTS.l2_part;
+        let missing = (again - room).max(0.0);
+        let read = traffic.a + traffic.b + (f64::from(bands) - 1.0) * missing;
+        let dram = (read + traffic.results) / dram(gpu, busy);
+
+        // The end of a tile.
+        let d_bytes = width(problem.types.d);
+        let c_bytes = if problem.epilogue.reads_c() { width(problem.types.c) } else { 0.0 };
+        let elements = m * n;
+        let finish = elements * (d_bytes + c_bytes) / CONSTANTS.store
+            + elements * CONSTANTS.epilogue / f64::from(gpu.float_lanes.max(1));
+        let tiles_of_one = (tiles / workers).ceil();
+        let exposed = if self.overlapped { 1.0 } else { tiles_of_one };
+        // Partial sums are written by all, and the last of each tile reads them all.
+        let partial = elements * width(problem.types.accumulate);
+        let reduction = match self.split {
+            Split::Whole | Split::Parts(1) => 0.0,
+            Split::Parts(parts) => {
+                busiest * partial / CONSTANTS.store
+                    + tiles_of_one * f64::from(parts) * partial / CONSTANTS.l2_alone
+            }
+            Split::Stream => {
+                let parts = (units / tiles).ceil() + 1.0;
+                2.0 * partial / CONSTANTS.store + parts * partial / CONSTANTS.l2_alone
+            }
+        };
+
+        let multiplying = match self.unit {
+            Unit::Tensor(_) | Unit::Warps(_) => "tensor cores",
+            Unit::Floats | Unit::Doubles => "arithmetic",
+        };
+        Prediction::default()
+            .with(Counts::Together, multiplying, clocks(busiest_steps * multiply))
+            .with(Counts::Together, "shared memory", clocks(busiest_steps * shared))
+            .with(Counts::Together, "loads from L2", clocks(busiest_steps * fetched / l2_rate))
+            .with(Counts::Together, "load instructions", clocks(busiest_steps * instructions))
+            .with(Counts::Together, "latency of loads", clocks(busiest_steps * CONSTANTS.latency / under_way))
+            .with(Counts::Together, "DRAM", dram)
+            .with(Counts::Added, "first load", clocks(CONSTANTS.latency))
+            .with(Counts::Added, "epilogue", clocks(exposed * finish))
+            .with(Counts::Added, "reduction of partial sums", clocks(reduction))
+            .with(Counts::Added, "launch", CONSTANTS.launch)
+    }
+}
+
+impl Streamed {
+    fn predict(&self, problem: &Problem, gpu: &Gpu) -> Prediction {
+        let traffic = Traffic::of(problem);
+        let blocks = f64::from(problem.n.div_ceil(self.columns.max(1)))
+            * f64::from(problem.batch)
+            * f64::from(self.parts.max(1));
+        let workers = f64::from(gpu.multiprocessors * self.resident.max(1));
+        let rounds = (blocks / workers).ceil();
+        // The busiest does a whole number of blocks; with few of them the others wait.
+        let balance = rounds * workers / blocks;
+        let busy = blocks.min(workers);
+        let width = f64::from(Types::in_memory(problem.types.b).bytes());
+        let elements = f64::from(problem.k) * f64::from(problem.n) * f64::from(problem.batch);
+        let multiply = match self.unit {
+            Unit::Tensor(_) | Unit::Warps(_) => {
+                problem.flops() * 16.0 / f64::from(problem.m.clamp(1, 16)) / self.unit.rate(gpu)
+            }
+            Unit::Floats | Unit::Doubles => {
+                elements * f64::from(problem.m) * self.per_element * 2.0 / self.unit.rate(gpu)
+            }
+        };
+        let seconds = |clocks: f64| clocks / gpu.clock;
+        let under_way = busy * f64::from(self.in_flight.max(1));
+        // Write, fence, count, and for the last one: read what all have written.
+        let reduction =
+            if self.parts > 1 { (2.0 + f64::from(self.parts) / 8.0) * CONSTANTS.latency } else { 0.0 };
+        Prediction::default()
+            .with(Counts::Together, "DRAM", (traffic.a + traffic.b + traffic.results) / dram(gpu, blocks))
+            .with(
+                Counts::Together,
+                "arithmetic",
+                seconds(multiply / f64::from(gpu.multiprocessors) * balance),
+            )
+            .with(
+                Counts::Together,
+                "latency of loads",
+                seconds(elements * width * CONSTANTS.latency / under_way),
+            )
+            .with(
+                Counts::Together,
+                "loads from L2",
+                elements * width * balance / chip(gpu, CONSTANTS.l2_together),
+            )
+            .with(Counts::Added, "first load", seconds(2.0 * CONSTANTS.latency))
+            .with(Counts::Added, "reduction of partial sums", seconds(reduction))
+            .with(Counts::Added, "launch", CONSTANTS.launch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tilewright_hardware::Element;
+
+    fn h200() -> &'static Gpu {
+        Gpu::named("h200").unwrap()
+    }
+
+    fn wgmma(m: u32, n: u32) -> Tiled {
+        Tiled {
+            unit: Unit::Tensor(TensorKind::F16),
+            tile: [m, n, 64],
+            slab: [64, n],
+            cluster: [1, 1],
+            stages: 4,
+            resident: 1,
+            split: Split::Whole,
+            overlapped: false,
+            band: Band::Rows(8),
+            load: [None; 2],
+        }
+    }
+
+    fn bf16(m: u32, n: u32, k: u32) -> Problem {
+        Problem::new(m, n, k, Types::of(Element::BF16))
+    }
+
+    fn seconds(tiled: Tiled, problem: &Problem) -> f64 {
+        predict(&Work::Tiled(tiled), problem, h200()).seconds()
+    }
+
+    #[test]
+    fn wide_tiles_are_best_for_large_squares_and_come_near_what_was_measured() {
+        let problem = bf16(8192, 8192, 8192);
+        let wide = predict(&Work::Tiled(wgmma(128, 256)), &problem, h200());
+        for (m, n) in [(128, 128), (64, 256), (64, 128), (128, 64)] {
+            assert!(wide.seconds() < seconds(wgmma(m, n), &problem), "{m}x{n}");
+        }
+        assert_eq!(wide.binding().name, "tensor cores");
+        let rate = problem.flops() / wide.seconds() * 1e-12;
+        assert!((650.0..850.0).contains(&rate), "{rate} TFLOP/s");
+    }
+
+    #[test]
+    fn sharing_what_is_loaded_never_costs() {
+        let problem = bf16(4096, 4096, 4096);
+        let alone = predict(&Work::Tiled(wgmma(128, 128)), &problem, h200());
+        let pair = predict(&Work::Tiled(Tiled { cluster: [2, 1], ..wgmma(128, 128) }), &problem, h200());
+        let l2 = |p: &Prediction| p.terms.iter().find(|term| term.name == "loads from L2").unwrap().seconds;
+        assert!(l2(&pair) < l2(&alone) * 0.8);
+        assert!(pair.seconds() <= alone.seconds());
+    }
+
+    #[test]
+    fn few_tiles_want_their_depth_split() {
+        let problem = bf16(128, 256, 16384);
+        let split = |split| seconds(Tiled { split, ..wgmma(128, 256) }, &problem);
+        assert!(split(Split::Parts(16)) < split(Split::Whole) / 2.0);
+        // And many tiles do not.
+        let problem = bf16(8192, 8192, 1024);
+        let split = |split| seconds(Tiled { split, ..wgmma(128, 256) }, &problem);
+        assert!(split(Split::Parts(4)) > split(Split::Whole));
+    }
+
+    #[test]
+    fn work_that_does_not_divide_by_the_multiprocessors_is_better_dealt_out_evenly() {
+        // 133 tiles: two rounds for one tile too many.
+        let problem = bf16(128 * 133, 256, 8192);
+        let stream = seconds(Tiled { split: Split::Stream, ..wgmma(128, 256) }, &problem);
+        assert!(stream < seconds(wgmma(128, 256), &problem) * 0.75);
+    }
+
+    #[test]
+    fn narrow_loads_cost() {
+        let ampere = |load| Tiled { slab: [64, 64], resident: 2, load: [Some(load); 2], ..wgmma(128, 128) };
+        let problem = bf16(4096, 4096, 4096);
+        assert!(seconds(ampere(2), &problem) > 2.0 * seconds(ampere(16), &problem));
+    }
+
+    #[test]
+    fn one_row_is_a_matter_of_memory() {
+        let work = Work::Streamed(Streamed {
+            unit: Unit::Floats,
+            per_element: 1.5,
+            columns: 8,
+            parts: 1,
+            in_flight: 16384,
+            resident: 4,
+        });
+        let problem = bf16(1, 28672, 4096);
+        let one = predict(&work, &problem, h200());
+        assert_eq!(one.binding().name, "DRAM");
+        assert!(one.seconds() < seconds(wgmma(64, 256), &problem));
+    }
+
+    #[test]
+    fn nothing_takes_no_time() {
+        let nothing = predict(&Work::Tiled(wgmma(128, 128)), &bf16(0, 5, 5), h200());
+        assert_eq!((nothing.seconds(), nothing.binding().name), (0.0, "nothing"));
+        assert!(seconds(wgmma(128, 128), &bf16(5, 5, 0)) > 0.0);
+    }
+
+    #[test]
+    fn an_explanation_names_what_binds() {
+        let text = predict(&Work::Tiled(wgmma(128, 256)), &bf16(8192, 8192, 8192), h200()).to_string();
+        let binds: Vec<&str> = text.lines().filter(|line| line.contains("binds")).collect();
+        assert_eq!(binds.len(), 1);
+        assert!(binds[0].contains("tensor cores"), "{text}");
+        assert!(text.ends_with("us  in all"));
+    }
+}

@@ -1,0 +1,331 @@
+//! Which algorithm for which problem: all that are legal, in the order of their predicted times.
+
+use tilewright_hardware::{Element, Gpu};
+
+use super::GemmError;
+use super::algorithm::{Algorithm, KernelConfig, plain, seen};
+use super::epilogue::Epilogue;
+use super::model::Prediction;
+use super::problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
+
+/// An algorithm that computes a problem, and what the model thinks of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// How long it takes, and why.
+    pub predicted: Prediction,
+}
+
+/// Every algorithm that is worth trying, the best first. Never empty for a problem that makes sense.
+///
+/// # Errors
+/// If the problem makes no sense, or no kernel multiplies its types on this chip.
+pub fn candidates(problem: &Problem, gpu: &Gpu) -> Result<Vec<Candidate>, GemmError> {
+    problem.check()?;
+    let mut all: Vec<Candidate> = Vec::new();
+    for transposed in [false, true] {
+        for (repack_a, repack_b) in copies(problem, transposed) {
+            // Seen from the other side, some epilogues cannot be computed.
+            let Ok(inner) = plain(&seen(problem, transposed, repack_a, repack_b)) else { continue };
+            for kernel in KernelConfig::candidates(&inner, gpu) {
+                let algorithm = Algorithm { transposed, repack_a, repack_b, kernel };
+                let predicted = algorithm.predict_seen(&inner, gpu);
+                all.push(Candidate { algorithm, predicted });
+            }
+        }
+    }
+    // Equal times keep the order in which they were found, so that it is the same every time.
+    all.sort_by(|x, y| x.predicted.seconds().total_cmp(&y.predicted.seconds()));
+    if all.is_empty() { Err(unknown(problem, gpu)) } else { Ok(all) }
+}
+
+/// The best of [`candidates`].
+///
+/// # Errors
+/// As [`candidates`].
+pub fn plan(problem: &Problem, gpu: &Gpu) -> Result<Candidate, GemmError> {
+    let all = candidates(problem, gpu)?;
+    all.into_iter().next().ok_or_else(|| unknown(problem, gpu))
+}
+
+fn unknown(problem: &Problem, gpu: &Gpu) -> GemmError {
+    let Types { a, b, accumulate, d, .. } = problem.types;
+    GemmError::Types {
+        a: a.name(),
+        b: b.name(),
+        accumulate: accumulate.name(),
+        d: d.name(),
+        expected: format!(
+            "on {} there are f16, bf16, tf32 and f32 (sums in f32), f64 (in f64), i8 and u8 (in i32){}",
+            gpu.title,
+            if gpu.arch.number >= 89 { ", e4m3 and e5m2 (in f32)" } else { "" }
+        ),
+    }
+}
+
+/// Which factors it may pay to copy first: those that the fastest kernels cannot read as they lie.
+fn copies(problem: &Problem, transposed: bool) -> Vec<(bool, bool)> {
+    let (a, b) = if transposed {
+        (
+            awkward(&problem.b.transposed(), problem.types.b, Storage::RowMajor, problem.batch),
+            awkward(&problem.a.transposed(), problem.types.a, Storage::ColumnMajor, problem.batch),
+        )
+    } else {
+        (
+            awkward(&problem.a, problem.types.a, Storage::RowMajor, problem.batch),
+            awkward(&problem.b, problem.types.b, Storage::ColumnMajor, problem.batch),
+        )
+    };
+    let mut all = vec![(false, false)];
+    all.extend(
+        [(true, false), (false, true), (true, true)].into_iter().filter(|&(x, y)| (a || !x) && (b || !y)),
+    );
+    all
+}
+
+/// Tensor cores of Hopper read 16-bit types either way, others with k contiguous; the copy engine wants multiples of 16 bytes.
+fn awkward(placement: &Placement, element: Element, k_contiguous: Storage, batch: u32) -> bool {
+    let readable = element.bytes() == 2 || placement.storage == k_contiguous;
+    !readable || !placement.suits_copy_engine(element, batch)
+}
+
+/// Problems that one algorithm suits: the key of a cache of plans.
+///
+/// Everything that decides whether an algorithm is legal is here exactly: types, storage, what alignment of addresses and distances
+/// allows, the epilogue. Extents are rounded: exact up to 64, up to 2048 to multiples of 64, beyond to an eighth of the power of two
+/// below. What is legal for one member of a class is legal for all but where a configuration depends on the exact extents (a split
+/// into more parts than there are steps); whoever takes an algorithm out of a cache checks it once more, which costs nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ShapeClass {
+    extents: [u32; 4],
+    types: Types,
+    batching: Batching,
+    accumulation: Accumulation,
+    placements: [(Storage, u32, bool); 4],
+    epilogue: Epilogue,
+}
+
+impl ShapeClass {
+    /// The class of a problem.
+    #[must_use]
+    pub fn of(problem: &Problem) -> ShapeClass {
+        let placement = |placement: &Placement, element: Element| {
+            let bytes =
+                element.bytes() * placement.vector(element, problem.batch, 16 / element.bytes().min(16));
+            (placement.storage, bytes, problem.batch > 1 && placement.batch_stride == 0)
+        };
+        let types = problem.types;
+        ShapeClass {
+            extents: [problem.m, problem.n, problem.k, problem.batch].map(bucket),
+            types,
+            batching: problem.batching,
+            accumulation: problem.accumulation,
+            placements: [
+                placement(&problem.a, types.a),
+                placement(&problem.b, types.b),
+                placement(&problem.c, types.c),
+                placement(&problem.d, types.d),
+            ],
+            epilogue: problem.epilogue.clone(),
+        }
+    }
+}
+
+/// The largest extent of those that count as the same.
+fn bucket(extent: u32) -> u32 {
+    match extent {
+        0..=64 => extent,
+        65..=2048 => extent.next_multiple_of(64),
+        _ => {
+            let eighth = 1 << (extent.ilog2() - 3);
+            extent.div_ceil(eighth).saturating_mul(eighth)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpu(name: &str) -> &'static Gpu {
+        Gpu::named(name).unwrap()
+    }
+
+    fn bf16(m: u32, n: u32, k: u32) -> Problem {
+        Problem::new(m, n, k, Types::of(Element::BF16))
+    }
+
+    fn best(problem: &Problem) -> Candidate {
+        plan(problem, gpu("h200")).unwrap()
+    }
+
+    /// Blocks of the last launch, which is the product itself.
+    fn blocks(problem: &Problem, candidate: &Candidate) -> u32 {
+        let recipe = candidate.algorithm.recipe(problem, gpu("h200")).unwrap();
+        recipe.launches.last().unwrap().grid.into_iter().product()
+    }
+
+    #[test]
+    fn large_squares_get_large_tiles() {
+        for n in [4096, 8192, 16384] {
+            let candidate = best(&bf16(n, n, n));
+            let KernelConfig::Hopper(config) = candidate.algorithm.kernel else { panic!("{candidate:?}") };
+            assert!(config.m * config.n >= 128 * 256, "{}", candidate.algorithm);
+            assert_eq!(candidate.predicted.binding().name, "tensor cores");
+        }
+    }
+
+    #[test]
+    fn few_rows_keep_the_whole_chip_busy() {
+        for (m, n, k) in [(1, 4096, 4096), (16, 4096, 4096), (16, 6144, 4096), (64, 8192, 8192)] {
+            let problem = bf16(m, n, k);
+            let candidate = best(&problem);
+            let streams = matches!(candidate.algorithm.kernel, KernelConfig::Gemv(_));
+            assert!(streams || candidate.algorithm.transposed, "{m}: {}", candidate.algorithm);
+            assert!(blocks(&problem, &candidate) >= 120, "{m}: {}", candidate.algorithm);
+        }
+    }
+
+    #[test]
+    fn large_matrices_that_the_copy_engine_cannot_read_are_copied_first() {
+        let mut problem = bf16(8192, 8192, 8192);
+        problem.a.leading += 1;
+        let candidate = best(&problem);
+        assert!(candidate.algorithm.repack_a ^ candidate.algorithm.repack_b, "{}", candidate.algorithm);
+        assert!(matches!(candidate.algorithm.kernel, KernelConfig::Hopper(_)));
+        // One that is read once is not worth it.
+        let mut problem = bf16(1, 8192, 8192);
+        problem.b.leading += 1;
+        let candidate = best(&problem);
+        assert!(!candidate.algorithm.repack_a && !candidate.algorithm.repack_b, "{}", candidate.algorithm);
+    }
+
+    #[test]
+    fn eight_bit_factors_get_k_contiguous() {
+        let mut problem = Problem::new(4096, 4096, 4096, Types::of(Element::E4M3));
+        problem.b = Placement::dense(Storage::RowMajor, 4096, 4096);
+        let candidate = best(&problem);
+        assert!(matches!(candidate.algorithm.kernel, KernelConfig::Hopper(_)), "{}", candidate.algorithm);
+        assert!(candidate.algorithm.repack_a || candidate.algorithm.repack_b, "{}", candidate.algorithm);
+    }
+
+    /// Problems of all kinds.
+    fn problems(elements: &[Element]) -> Vec<Problem> {
+        let mut all = Vec::new();
+        for &element in elements {
+            for (m, n, k) in [(1, 1, 1), (3, 1000, 0), (16, 4097, 129), (300, 200, 4096)] {
+                for layout in [0, 3, 6, 7] {
+                    let mut problem = Problem::new(m, n, k, Types::of(element));
+                    if layout & 1 == 1 {
+                        problem.a = Placement::dense(Storage::ColumnMajor, m, k);
+                    }
+                    if layout & 2 == 2 {
+                        problem.b = Placement::dense(Storage::RowMajor, k, n);
+                        problem.b.leading += 3;
+                        problem.b.alignment = element.bytes();
+                    }
+                    if layout & 4 == 4 {
+                        problem.d = Placement::dense(Storage::ColumnMajor, m, n);
+                        problem.batch = 3;
+                        problem.b.batch_stride = 0;
+                        problem.batching = if layout == 7 { Batching::Pointers } else { Batching::Strided };
+                    }
+                    all.push(problem);
+                }
+            }
+        }
+        all
+    }
+
+    const ALL: [Element; 8] = [
+        Element::F16,
+        Element::BF16,
+        Element::TF32,
+        Element::F32,
+        Element::F64,
+        Element::I8,
+        Element::U8,
+        Element::E4M3,
+    ];
+
+    #[test]
+    fn there_is_an_algorithm_for_everything_and_each_is_legal() {
+        let chips: [(&str, &[Element]); 3] = [("h200", &ALL), ("a100", &ALL[..7]), ("rtx4090", &ALL)];
+        for (name, elements) in chips {
+            let chip = gpu(name);
+            for problem in problems(elements) {
+                let all =
+                    candidates(&problem, chip).unwrap_or_else(|error| panic!("{name}: {problem:?}: {error}"));
+                assert!(all.is_sorted_by(|x, y| x.predicted.seconds() <= y.predicted.seconds()));
+                for candidate in all.iter().take(3) {
+                    let algorithm = candidate.algorithm;
+                    let recipe = algorithm.recipe(&problem, chip);
+                    let recipe = recipe.unwrap_or_else(|error| panic!("{algorithm}: {problem:?}: {error}"));
+                    assert!(!recipe.launches.is_empty() && recipe.zeroed <= recipe.workspace);
+                    assert_eq!(algorithm.to_string().parse::<Algorithm>().unwrap(), algorithm);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn types_that_nobody_multiplies_are_refused() {
+        for (name, element) in [("a100", Element::E4M3), ("h200", Element::U64)] {
+            let error =
+                plan(&Problem::new(64, 64, 64, Types::of(element)), gpu(name)).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("there is no product of {element} and {element}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn results_without_elements_need_no_launch() {
+        for problem in [bf16(0, 5, 5), bf16(5, 0, 5)] {
+            let candidate = best(&problem);
+            let recipe = candidate.algorithm.recipe(&problem, gpu("h200")).unwrap();
+            assert!(recipe.launches.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_suits_one_of_a_class_suits_all() {
+        let (mut pairs, mut refused) = (0, 0);
+        for problem in problems(&ALL) {
+            for (dm, dn, dk) in [(1, 0, 0), (0, 7, 0), (0, 0, 5), (30, 30, 30)] {
+                let mut other = problem.clone();
+                (other.m, other.n, other.k) = (problem.m + dm, problem.n + dn, problem.k + dk);
+                // Leading dimensions with the same alignment, large enough for both.
+                for placement in [&mut other.a, &mut other.b, &mut other.c, &mut other.d] {
+                    placement.leading += 4096;
+                    placement.batch_stride = placement.batch_stride.min(1) * placement.leading * 8192;
+                }
+                if ShapeClass::of(&problem) == ShapeClass::of(&other) {
+                    pairs += 1;
+                    let algorithm = best(&problem).algorithm;
+                    refused += usize::from(algorithm.check(&other, gpu("h200")).is_err());
+                }
+            }
+        }
+        assert!(pairs > 50, "{pairs}");
+        assert_eq!(refused, 0);
+    }
+
+    #[test]
+    fn classes_tell_apart_what_kernels_do() {
+        let base = bf16(128, 128, 128);
+        let differs = |change: &dyn Fn(&mut Problem)| {
+            let mut other = base.clone();
+            change(&mut other);
+            ShapeClass::of(&other) != ShapeClass::of(&base)
+        };
+        assert!(differs(&|p| p.a.alignment = 2));
+        assert!(differs(&|p| p.b.leading = 129));
+        assert!(differs(&|p| p.d.storage = Storage::ColumnMajor));
+        assert!(differs(&|p| p.m = 129));
+        assert!(differs(&|p| p.epilogue = Epilogue::linear()));
+        assert!(!differs(&|p| p.m = 127));
+        assert!(!differs(&|p| p.b.leading = 136));
+        assert!([65, 127, 128].iter().all(|&n| bucket(n) == 128) && bucket(2049) == 2304 && bucket(64) == 64);
+        assert!(bucket(u32::MAX) == u32::MAX);
+    }
+}
