@@ -50,10 +50,12 @@ impl Operands {
     }
 }
 
-/// The launches of a recipe on a device, with their memory.
+/// The launches of a recipe on a device, with their memory, which this keeps.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    launches: Vec<BoundLaunch>,
+    launches: Launches,
+    #[allow(dead_code, reason = "held, not looked at")]
+    operands: Operands,
 }
 
 impl Prepared {
@@ -62,14 +64,7 @@ impl Prepared {
     /// # Errors
     /// If a kernel does not compile for the device, or an operand is missing or too small.
     pub fn new(device: &Device, recipe: &Recipe, operands: &Operands) -> Result<Prepared, DeviceError> {
-        let launches = recipe.launches.iter().map(|launch| {
-            let kernel = device.cached(&launch.kernel.key, || (launch.kernel.stage)())?;
-            BoundLaunch::new(kernel, launch.grid, |name| {
-                let (_, binding) = launch.bindings.iter().find(|(known, _)| known == name)?;
-                operands.give(binding)
-            })
-        });
-        Ok(Prepared { launches: launches.collect::<Result<_, _>>()? })
+        Ok(Prepared { launches: Launches::new(device, recipe, operands)?, operands: operands.clone() })
     }
 
     /// Launches everything in order.
@@ -77,6 +72,33 @@ impl Prepared {
     /// # Errors
     /// If a launch fails.
     pub fn run(&self) -> Result<Vec<Report>, DeviceError> {
+        self.launches.run()
+    }
+}
+
+/// The launches of a recipe on a device with their memory, which others hold.
+#[derive(Clone, Debug)]
+pub(super) struct Launches {
+    launches: Vec<BoundLaunch>,
+}
+
+impl Launches {
+    pub(super) fn new(
+        device: &Device,
+        recipe: &Recipe,
+        operands: &Operands,
+    ) -> Result<Launches, DeviceError> {
+        let launches = recipe.launches.iter().map(|launch| {
+            let kernel = device.cached(&launch.kernel.key, || (launch.kernel.stage)())?;
+            BoundLaunch::new(kernel, launch.grid, |name| {
+                let (_, binding) = launch.bindings.iter().find(|(known, _)| known == name)?;
+                operands.give(binding)
+            })
+        });
+        Ok(Launches { launches: launches.collect::<Result<_, _>>()? })
+    }
+
+    pub(super) fn run(&self) -> Result<Vec<Report>, DeviceError> {
         self.launches.iter().map(BoundLaunch::launch).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Every kernel of the library of matrix products, on small problems in the simulator, against sums in f64.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod algorithm;
 mod ampere;
 mod common;
 mod epilogue;

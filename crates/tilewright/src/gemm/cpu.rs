@@ -1,0 +1,461 @@
+//! Products by this computer's own instructions: the crate `gemm` multiplies, all cores take part.
+//!
+//! Factors become f32 (f64 stays what it is), which the 16-bit and 8-bit types do without loss; tf32 is rounded to ten bits of
+//! mantissa first, as the copy engine does. Products of 8-bit integers are exact: f32 holds their sums over a few hundred steps
+//! of k, and those are added as integers, which wrap around as on a GPU.
+//!
+//! Sums of floats are added in another order than on a GPU, so that results differ in the last bits.
+
+use gemm::Parallelism;
+use rayon::prelude::*;
+use tilewright_hardware::Element;
+use tilewright_kernels::gemm::epilogue::{
+    Access, ExtraOperand, HostNumber, HostOperands, Reference, Shape, decode as get, encode as put,
+};
+use tilewright_kernels::gemm::{Batching, GemmError, Problem, Storage, Types};
+use tilewright_lang::{E4m3, E5m2, bf16, f16};
+use tilewright_sim::{SimError, Simulator};
+
+use super::Error;
+use super::arguments::{Arguments, Matrix, matrices};
+use crate::device::{Device, DeviceError, DynBuffer};
+
+/// Elements that one task converts.
+const CHUNK: usize = 1 << 14;
+/// Sums that go through an epilogue at a time.
+const BLOCK: usize = 1 << 18;
+
+/// Whether the CPU computes it.
+pub(super) fn check(problem: &Problem) -> Result<(), Error> {
+    let Types { a, b, accumulate, c, d } = problem.types;
+    let small = |element| matches!(element, Element::I8 | Element::U8);
+    let float = |element| {
+        matches!(
+            element,
+            Element::F16 | Element::BF16 | Element::F32 | Element::TF32 | Element::E4M3 | Element::E5M2
+        )
+    };
+    let result = |element| small(element) || float(element) || matches!(element, Element::F64 | Element::I32);
+    let factors = match accumulate {
+        Element::F32 => float(a) && float(b),
+        Element::F64 => (a, b) == (Element::F64, Element::F64),
+        Element::I32 => small(a) && small(b),
+        _ => false,
+    };
+    if factors && result(d) && (result(c) || !problem.epilogue.reads_c()) {
+        return Ok(());
+    }
+    Err(GemmError::Types {
+        a: a.name(),
+        b: b.name(),
+        accumulate: accumulate.name(),
+        d: d.name(),
+        expected:
+            "the CPU has f16, bf16, tf32, f32, e4m3 and e5m2 (sums in f32), f64 (in f64), i8 and u8 (in i32)"
+                .to_owned(),
+    }
+    .into())
+}
+
+/// Computes a product whose arguments were checked.
+pub(super) fn run(device: &Device, problem: &Problem, arguments: &Arguments) -> Result<(), Error> {
+    let work = |memory: &mut Simulator| run_in(memory, problem, arguments);
+    device.with_memory(work).ok_or(DeviceError::OtherDevice)?
+}
+
+fn run_in(memory: &mut Simulator, problem: &Problem, arguments: &Arguments) -> Result<(), Error> {
+    for member in 0..problem.batch {
+        let member = Member { memory, problem, arguments, member };
+        match problem.types.accumulate {
+            Element::F64 => member.floats::<f64>()?,
+            Element::I32 => member.integers()?,
+            _ => member.floats::<f32>()?,
+        }
+    }
+    Ok(())
+}
+
+/// A type that the CPU adds in.
+trait Real: HostNumber + Copy + Send + Sync + Into<f64> + 'static {
+    const ZERO: Self;
+    const ONE: Self;
+    fn of(value: f64) -> Self;
+    /// The numbers of a matrix.
+    fn numbers(bytes: &[u8], element: Element) -> Vec<Self>;
+}
+
+impl Real for f32 {
+    const ZERO: f32 = 0.0;
+    const ONE: f32 = 1.0;
+
+    #[allow(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
+    fn of(value: f64) -> f32 {
+        value as f32
+    }
+
+    fn numbers(bytes: &[u8], element: Element) -> Vec<f32> {
+        match element {
+            Element::F32 => bytemuck::pod_collect_to_vec(bytes),
+            Element::TF32 => converted(bytes, |x: f32| {
+                // To the nearest; of two, away from zero. Infinity stays, and the payload of a NaN does not matter.
+                let bits = x.to_bits();
+                if x.is_finite() { f32::from_bits((bits + 0x1000) & !0x1fff) } else { x }
+            }),
+            Element::BF16 => converted(bytes, bf16::to_f32),
+            Element::F16 => converted(bytes, f16::to_f32),
+            Element::I8 => converted(bytes, |x: i8| f32::from(x)),
+            Element::U8 => converted(bytes, |x: u8| f32::from(x)),
+            Element::F64 => converted(bytes, f32::of),
+            #[allow(clippy::cast_precision_loss, reason = "rounded to the nearest")]
+            Element::I32 => converted(bytes, |x: i32| x as f32),
+            Element::E4M3 => small(bytes, |bits| E4m3(bits).to_f32()),
+            Element::E5M2 => small(bytes, |bits| E5m2(bits).to_f32()),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Numbers of which there are 256, by a table.
+fn small(bytes: &[u8], value: impl Fn(u8) -> f32) -> Vec<f32> {
+    let table: Vec<f32> = (0..=u8::MAX).map(value).collect();
+    converted(bytes, |bits: u8| table[usize::from(bits)])
+}
+
+impl Real for f64 {
+    const ZERO: f64 = 0.0;
+    const ONE: f64 = 1.0;
+
+    fn of(value: f64) -> f64 {
+        value
+    }
+
+    fn numbers(bytes: &[u8], element: Element) -> Vec<f64> {
+        match element {
+            Element::F64 => bytemuck::pod_collect_to_vec(bytes),
+            Element::I32 => converted(bytes, |x: i32| f64::from(x)),
+            other => f32::numbers(bytes, other).into_iter().map(f64::from).collect(),
+        }
+    }
+}
+
+/// Converts elements, all cores together.
+fn converted<T: bytemuck::AnyBitPattern + Send + Sync, R: Real>(
+    bytes: &[u8],
+    convert: impl Fn(T) -> R + Send + Sync,
+) -> Vec<R> {
+    let width = size_of::<T>();
+    let mut out = vec![R::ZERO; bytes.len() / width];
+    out.par_chunks_mut(CHUNK).zip(bytes.par_chunks(CHUNK * width)).for_each(|(out, bytes)| {
+        for (out, item) in out.iter_mut().zip(bytes.chunks_exact(width)) {
+            *out = convert(bytemuck::pod_read_unaligned(item));
+        }
+    });
+    out
+}
+
+/// A matrix of one member of a batch: numbers, and how far it is to the next row and to the next column.
+struct Numbers<R> {
+    all: Vec<R>,
+    row: usize,
+    column: usize,
+}
+
+impl<R: Real> Numbers<R> {
+    fn at(&self, row: usize, column: usize) -> R {
+        self.all.get(row * self.row + column * self.column).copied().unwrap_or(R::ZERO)
+    }
+}
+
+/// One product of a batch.
+struct Member<'a> {
+    memory: &'a mut Simulator,
+    problem: &'a Problem,
+    arguments: &'a Arguments,
+    member: u32,
+}
+
+fn index(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+impl Member<'_> {
+    /// Where a matrix of this member begins.
+    fn address(&self, matrix: &Matrix<'_>, buffer: &DynBuffer) -> Result<u64, SimError> {
+        match self.problem.batching {
+            Batching::Strided => {
+                let stride = matrix.placement.batch_stride * u64::from(matrix.element.bytes());
+                Ok(buffer.address() + u64::from(self.member) * stride)
+            }
+            Batching::Pointers => {
+                let entry = self.memory.at(buffer.address() + 8 * u64::from(self.member), 8)?;
+                Ok(bytemuck::pod_read_unaligned(self.memory.bytes(entry)?))
+            }
+        }
+    }
+
+    fn read<R: Real>(&self, matrix: &Matrix<'_>, buffer: &DynBuffer) -> Result<Numbers<R>, SimError> {
+        let elements = matrix.footprint(1).unwrap_or(u64::MAX);
+        let all = if elements == 0 {
+            Vec::new()
+        } else {
+            let bytes = index(elements.saturating_mul(u64::from(matrix.element.bytes())));
+            let place = self.memory.at(self.address(matrix, buffer)?, bytes)?;
+            R::numbers(self.memory.bytes(place)?, matrix.element)
+        };
+        let leading = index(matrix.placement.leading);
+        let (row, column) = match matrix.placement.storage {
+            Storage::RowMajor => (leading, 1),
+            Storage::ColumnMajor => (1, leading),
+        };
+        Ok(Numbers { all, row, column })
+    }
+
+    fn factors<R: Real>(&self) -> Result<(Numbers<R>, Numbers<R>), SimError> {
+        let [a, b, ..] = matrices(self.problem);
+        Ok((self.read(&a, &self.arguments.a)?, self.read(&b, &self.arguments.b)?))
+    }
+
+    fn floats<R: Real>(self) -> Result<(), Error> {
+        let (a, b) = self.factors::<R>().map_err(DeviceError::from)?;
+        let (rows, columns, depth) = self.extents();
+        let mut sums = self.room::<R>();
+        multiply(&mut sums, (rows, columns, 0..depth), &a, &b);
+        self.finish(&sums)
+    }
+
+    /// Sums of products of 8-bit integers, exactly.
+    fn integers(self) -> Result<(), Error> {
+        let (a, b) = self.factors::<f32>().map_err(DeviceError::from)?;
+        let (rows, columns, depth) = self.extents();
+        let largest = |element| if element == Element::U8 { 255 } else { 128 };
+        let steps = (1 << 24) / (largest(self.problem.types.a) * largest(self.problem.types.b));
+        let mut part = self.room::<f32>();
+        let mut sums = vec![0i32; part.all.len()];
+        for start in (0..depth).step_by(steps) {
+            multiply(&mut part, (rows, columns, start..depth.min(start + steps)), &a, &b);
+            sums.par_chunks_mut(CHUNK).zip(part.all.par_chunks(CHUNK)).for_each(|(sums, parts)| {
+                for (sum, &part) in sums.iter_mut().zip(parts) {
+                    #[allow(clippy::cast_possible_truncation, reason = "a whole number below 2^24")]
+                    let part = part as i32;
+                    *sum = sum.wrapping_add(part);
+                }
+            });
+        }
+        let (row, column) = (part.row, part.column);
+        if self.problem.epilogue.is_identity() && self.problem.types.d == Element::I32 {
+            return Ok(self.store(&bytemuck::pod_collect_to_vec(&sums)).map_err(DeviceError::from)?);
+        }
+        // Epilogues compute in f32, as on a GPU.
+        #[allow(clippy::cast_precision_loss, reason = "rounded to the nearest")]
+        let all = sums.iter().map(|&sum| sum as f32).collect();
+        self.finish(&Numbers { all, row, column })
+    }
+
+    fn extents(&self) -> (usize, usize, usize) {
+        (self.problem.m as usize, self.problem.n as usize, self.problem.k as usize)
+    }
+
+    /// Room for the sums, without gaps: in the order of D if they are all, else by rows, which is how epilogues go.
+    fn room<R: Real>(&self) -> Numbers<R> {
+        let (rows, columns, _) = self.extents();
+        let by_columns =
+            self.problem.epilogue.is_identity() && self.problem.d.storage == Storage::ColumnMajor;
+        let (row, column) = if by_columns { (1, rows) } else { (columns, 1) };
+        Numbers { all: vec![R::ZERO; rows * columns], row, column }
+    }
+
+    /// From sums to D.
+    fn finish<R: Real>(mut self, sums: &Numbers<R>) -> Result<(), Error> {
+        let bytes = if self.problem.epilogue.is_identity() {
+            encode(&sums.all, self.problem.types.d)
+        } else {
+            let results = self.apply(sums)?;
+            encode(&results, self.problem.types.d)
+        };
+        Ok(self.store(&bytes).map_err(DeviceError::from)?)
+    }
+
+    /// The epilogue: what goes to D, in its order. What goes elsewhere is there when this returns.
+    fn apply<R: Real>(&mut self, sums: &Numbers<R>) -> Result<Vec<R>, Error> {
+        let (problem, arguments, member) = (self.problem, self.arguments, self.member);
+        let [_, _, d, c] = matrices(problem);
+        let given = arguments.c.as_ref().filter(|_| problem.epilogue.reads_c());
+        let c = given.map(|buffer| self.read::<R>(&c, buffer)).transpose().map_err(DeviceError::from)?;
+        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
+        for operand in problem.epilogue.operands() {
+            let Some(buffer) = arguments.named(&operand.name) else { continue };
+            let place = self.memory.at(buffer.address(), index(buffer.bytes())).map_err(DeviceError::from)?;
+            let bytes = self.memory.read(place).map_err(DeviceError::from)?;
+            match operand.access {
+                Access::Read => inputs.push((operand.name, bytes)),
+                Access::Write => outputs.push((operand, place, bytes)),
+                Access::Reduce(how) => {
+                    let mut bytes = bytes;
+                    for at in reduced(&operand, &d, member) {
+                        put(operand.element, &mut bytes, at, how.start());
+                    }
+                    outputs.push((operand, place, bytes));
+                }
+            }
+        }
+        let operands = inputs.iter().fold(HostOperands::new(), |all, (name, bytes)| all.with(name, bytes));
+        let scalars = problem.epilogue.scalars();
+        let operands = scalars
+            .iter()
+            .fold(operands, |all, name| all.with_scalar(name, arguments.number(name).unwrap_or(0.0)));
+        let reference = Reference::new(problem, &operands)?;
+
+        let (rows, columns, wide) = (d.rows as usize, d.columns as usize, problem.n as usize);
+        let row = |row: u32| {
+            let i = row as usize;
+            let c: Vec<R> = c.iter().flat_map(|c| (0..columns).map(|column| c.at(i, column))).collect();
+            let mut written: Vec<(String, u64, R)> = Vec::new();
+            let mut write = |operand: &ExtraOperand, at: u64, value: R| {
+                written.push((operand.name.clone(), at, value));
+            };
+            (reference.row((member, row, 0), &sums.all[i * wide..][..wide], &c, &mut write), written)
+        };
+        let mut results = vec![R::ZERO; rows * columns];
+        // Some rows at a time, so that what is written elsewhere is not all held at once.
+        let some = u32::try_from(BLOCK / wide.max(1)).unwrap_or(u32::MAX).max(1);
+        for first in (0..d.rows).step_by(some as usize) {
+            let last = d.rows.min(first.saturating_add(some));
+            let done: Vec<_> = (first..last).into_par_iter().map(row).collect();
+            for (row, (values, written)) in (first as usize..).zip(done) {
+                match problem.d.storage {
+                    Storage::RowMajor => results[row * columns..][..columns].copy_from_slice(&values),
+                    Storage::ColumnMajor => {
+                        results
+                            .iter_mut()
+                            .skip(row)
+                            .step_by(rows)
+                            .zip(values)
+                            .for_each(|(to, value)| *to = value);
+                    }
+                }
+                for (name, at, value) in written {
+                    if let Some((operand, _, bytes)) =
+                        outputs.iter_mut().find(|(known, ..)| known.name == name)
+                    {
+                        let value: f64 = match operand.access {
+                            Access::Reduce(how) => how.combine(get(operand.element, bytes, at), value.into()),
+                            _ => value.into(),
+                        };
+                        put(operand.element, bytes, at, value);
+                    }
+                }
+            }
+        }
+        for (_, place, bytes) in outputs {
+            self.memory.write(place, &bytes).map_err(DeviceError::from)?;
+        }
+        Ok(results)
+    }
+
+    /// Puts the elements of D, which lie in its order, where they belong.
+    fn store(self, bytes: &[u8]) -> Result<(), SimError> {
+        let [_, _, d, _] = matrices(self.problem);
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let address = self.address(&d, &self.arguments.d)?;
+        let width = u64::from(d.element.bytes());
+        let line = match d.placement.storage {
+            Storage::RowMajor => d.columns,
+            Storage::ColumnMajor => d.rows,
+        };
+        let (line, pitch) = (u64::from(line) * width, d.placement.leading * width);
+        let piece = if line == pitch { bytes.len() } else { index(line) };
+        for (i, line) in (0..).zip(bytes.chunks(piece)) {
+            let place = self.memory.at(address + i * pitch, line.len())?;
+            self.memory.write(place, line)?;
+        }
+        Ok(())
+    }
+}
+
+/// The results of a reduction that begin anew with a member of a batch. One result for all begins with the first.
+fn reduced(operand: &ExtraOperand, d: &Matrix<'_>, member: u32) -> Vec<u64> {
+    match operand.shape {
+        _ if d.rows == 0 || d.columns == 0 => Vec::new(),
+        Shape::PerRow => (0..d.rows).map(|row| operand.index(member, row, 0)).collect(),
+        Shape::PerColumn => (0..d.columns).map(|column| operand.index(member, 0, column)).collect(),
+        _ if member == 0 => vec![operand.index(0, 0, 0)],
+        _ => Vec::new(),
+    }
+}
+
+/// `sums = A * B` over some steps of k.
+#[allow(unsafe_code)]
+fn multiply<R: Real>(
+    sums: &mut Numbers<R>,
+    (rows, columns, steps): (usize, usize, std::ops::Range<usize>),
+    a: &Numbers<R>,
+    b: &Numbers<R>,
+) {
+    let depth = steps.len();
+    if rows == 0 || columns == 0 || depth == 0 {
+        sums.all.fill(R::ZERO);
+        return;
+    }
+    let last = |numbers: &Numbers<R>, row: usize, column: usize| row * numbers.row + column * numbers.column;
+    assert!(last(sums, rows - 1, columns - 1) < sums.all.len());
+    assert!(
+        last(a, rows - 1, steps.end - 1) < a.all.len() && last(b, steps.end - 1, columns - 1) < b.all.len()
+    );
+    let step = usize::cast_signed;
+    let (from_a, from_b) = (&a.all[steps.start * a.column..], &b.all[steps.start * b.row..]);
+    // SAFETY: the last element of each matrix, and so every one, lies in its slice, as was just looked at; no element of the sums is
+    // another's, since one of their strides is 1 and the other the length of a line; and nobody else has the sums.
+    unsafe {
+        gemm::gemm(
+            rows,
+            columns,
+            depth,
+            sums.all.as_mut_ptr(),
+            step(sums.column),
+            step(sums.row),
+            false,
+            from_a.as_ptr(),
+            step(a.column),
+            step(a.row),
+            from_b.as_ptr(),
+            step(b.column),
+            step(b.row),
+            R::ZERO,
+            R::ONE,
+            false,
+            false,
+            false,
+            Parallelism::Rayon(0),
+        );
+    }
+}
+
+/// The bytes of results: to nearest, and to the largest number instead of beyond it where the type has no infinity.
+fn encode<R: Real>(values: &[R], element: Element) -> Vec<u8> {
+    fn bytes<R: Real, T: bytemuck::NoUninit + Send>(
+        values: &[R],
+        convert: impl Fn(f64) -> T + Send + Sync,
+    ) -> Vec<u8> {
+        let mut out = vec![0u8; values.len() * size_of::<T>()];
+        out.par_chunks_mut(CHUNK * size_of::<T>()).zip(values.par_chunks(CHUNK)).for_each(|(out, values)| {
+            for (out, &value) in out.chunks_exact_mut(size_of::<T>()).zip(values) {
+                out.copy_from_slice(bytemuck::bytes_of(&convert(value.into())));
+            }
+        });
+        out
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and saturated")]
+    match element {
+        Element::F64 => bytes(values, |x| x),
+        Element::BF16 => bytes(values, bf16::from_f64),
+        Element::F16 => bytes(values, f16::from_f64),
+        Element::I32 => bytes(values, |x| x.round_ties_even() as i32),
+        Element::I8 => bytes(values, |x| x.round_ties_even() as i8),
+        Element::U8 => bytes(values, |x| x.round_ties_even() as u8),
+        Element::E4M3 => bytes(values, |x| E4m3::from_f64(x).0),
+        Element::E5M2 => bytes(values, |x| E5m2::from_f64(x).0),
+        _ => bytes(values, |x| x as f32),
+    }
+}

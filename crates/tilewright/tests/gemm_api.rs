@@ -1,0 +1,578 @@
+//! Matrix products by their public names, on every device of this machine: results, messages, caches.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use tilewright::device::{Device, DynBuffer, Item, available};
+use tilewright::gemm::{Arguments, Error, Gemm, Planner, Workspace};
+use tilewright::hardware::Element;
+use tilewright::kernels::gemm::epilogue::Epilogue;
+use tilewright::kernels::gemm::{Algorithm, Placement, Storage, Types};
+use tilewright::lang::{E4m3, Tf32, bf16, f16};
+
+/// Small whole numbers, exact in every type.
+fn number(i: usize) -> f64 {
+    f64::from(u32::try_from(i.wrapping_mul(2_654_435_761) >> 7 & 7).unwrap()) - 3.0
+}
+
+fn numbers<T>(len: usize, salt: usize, convert: impl Fn(f64) -> T) -> Vec<T> {
+    (0..len).map(|i| convert(number(i + 1000 * salt))).collect()
+}
+
+/// Where an element lies.
+fn at(storage: Storage, leading: usize, row: usize, column: usize) -> usize {
+    match storage {
+        Storage::RowMajor => row * leading + column,
+        Storage::ColumnMajor => column * leading + row,
+    }
+}
+
+/// Types that convert from and to f64.
+trait Sample: Item + Default + std::fmt::Debug {
+    fn of(value: f64) -> Self;
+    fn value(self) -> f64;
+}
+
+macro_rules! samples {
+    ($($ty:ty, |$x:ident| $of:expr, |$y:ident| $value:expr;)*) => {$(
+        impl Sample for $ty {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            fn of($x: f64) -> $ty { $of }
+            fn value(self) -> f64 { let $y = self; $value }
+        }
+    )*};
+}
+
+samples! {
+    f32, |x| x as f32, |y| f64::from(y);
+    f64, |x| x, |y| y;
+    f16, |x| f16::from_f64(x), |y| y.to_f64();
+    bf16, |x| bf16::from_f64(x), |y| y.to_f64();
+    Tf32, |x| Tf32(x as f32), |y| f64::from(y.0);
+    i8, |x| x as i8, |y| f64::from(y);
+    u8, |x| x.abs() as u8, |y| f64::from(y);
+    i32, |x| x as i32, |y| f64::from(y);
+}
+
+/// A product of dense row-major matrices on every device, exactly.
+fn multiplies<T: Sample, R: Sample>(m: usize, n: usize, k: usize) {
+    let (a, b) = (numbers(m * k, 1, T::of), numbers(k * n, 2, T::of));
+    let sum = |row: usize, column: usize| -> f64 {
+        (0..k).map(|i| a[row * k + i].value() * b[i * n + column].value()).sum()
+    };
+    let expected: Vec<f64> = (0..m * n).map(|i| sum(i / n, i % n)).collect();
+    for device in available() {
+        let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let d = Gemm::new(m, n, k).run(&device, &a, &b).unwrap_or_else(|error| panic!("{error}"));
+        let found: Vec<f64> = d.to_vec::<R>().unwrap().into_iter().map(Sample::value).collect();
+        assert_eq!(found, expected, "{} on {}", T::ELEMENT, device.name());
+    }
+}
+
+#[test]
+fn every_type_is_multiplied_on_every_device() {
+    multiplies::<f32, f32>(5, 7, 9);
+    multiplies::<f64, f64>(7, 5, 9);
+    multiplies::<f16, f16>(5, 7, 9);
+    multiplies::<bf16, bf16>(17, 9, 33);
+    multiplies::<Tf32, f32>(5, 7, 9);
+    multiplies::<i8, i32>(9, 5, 33);
+    multiplies::<u8, i32>(9, 5, 33);
+}
+
+#[test]
+fn nothing_times_nothing_and_sums_of_nothing() {
+    multiplies::<f32, f32>(0, 3, 3);
+    multiplies::<f32, f32>(3, 0, 3);
+    multiplies::<f32, f32>(3, 4, 0);
+    multiplies::<i8, i32>(3, 4, 0);
+}
+
+/// One case of storages and gaps: `alpha * A * B + beta * C` in batches.
+fn lies(device: &Device, storages: [Storage; 4], gap: usize, batch: usize) {
+    const EXTENTS: [usize; 3] = [6, 5, 7];
+    let [m, n, k] = EXTENTS;
+    let shapes = [(m, k), (k, n), (m, n), (m, n)];
+    let line = |i: usize| match storages[i] {
+        Storage::RowMajor => (shapes[i].0, shapes[i].1),
+        Storage::ColumnMajor => (shapes[i].1, shapes[i].0),
+    };
+    let leading = |i: usize| line(i).1 + gap;
+    let stride = |i: usize| line(i).0 * leading(i) + gap;
+    let len = |i: usize| batch * stride(i);
+    let data: Vec<Vec<f32>> = (0..4).map(|i| numbers(len(i), i, f32::of)).collect();
+    let [sa, sb, sc, sd] = storages;
+    let gemm = Gemm::new(m, n, k)
+        .element::<f32>()
+        .a(sa)
+        .b(sb)
+        .c(sc)
+        .d(sd)
+        .leading_a(leading(0))
+        .leading_b(leading(1))
+        .leading_c(leading(2))
+        .leading_d(leading(3))
+        .batch(batch)
+        .stride_a(stride(0))
+        .stride_b(stride(1))
+        .stride_c(stride(2))
+        .stride_d(stride(3))
+        .epilogue(Epilogue::linear());
+    let buffers: Vec<_> = data.iter().map(|data| device.upload(data).unwrap()).collect();
+    let [a, b, c, d] = &buffers[..] else { panic!() };
+    gemm.plan(device).unwrap().run(&Arguments::new(a, b, d).c(c).alpha(2.0).beta(-1.0)).unwrap();
+    let mut expected = data[3].clone();
+    for member in 0..batch {
+        let value =
+            |i: usize, row, column| data[i][member * stride(i) + at(storages[i], leading(i), row, column)];
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            let sum: f32 = (0..k).map(|i| value(0, row, i) * value(1, i, column)).sum();
+            expected[member * stride(3) + at(sd, leading(3), row, column)] =
+                2.0 * sum - value(2, row, column);
+        }
+    }
+    assert_eq!(d.to_vec().unwrap(), expected, "{storages:?}, gap {gap}, batch {batch} on {}", device.name());
+}
+
+#[test]
+fn matrices_may_lie_anyhow() {
+    use Storage::{ColumnMajor as C, RowMajor as R};
+    for device in available() {
+        for (storages, gap, batch) in
+            [([R, R, R, R], 0, 1), ([C, R, C, R], 3, 1), ([R, C, R, C], 1, 2), ([C, C, C, C], 0, 3)]
+        {
+            lies(&device, storages, gap, batch);
+        }
+    }
+}
+
+#[test]
+fn members_of_a_batch_may_lie_anywhere() {
+    for device in available() {
+        let (m, n, k, batch) = (3, 4, 5, 3);
+        let member = |salt: usize, len: usize| device.upload(&numbers(len, salt, f32::of)).unwrap();
+        let a: Vec<_> = (0..batch).map(|i| member(i, m * k)).collect();
+        let b: Vec<_> = (0..batch).map(|i| member(10 + i, k * n)).collect();
+        let d: Vec<_> = (0..batch).map(|_| device.alloc::<f32>(m * n).unwrap()).collect();
+        let list = |members: &[tilewright::device::Buffer<f32>]| {
+            let list: Vec<u64> = members.iter().map(|member| DynBuffer::from(member).address()).collect();
+            device.upload(&list).unwrap()
+        };
+        let (lists_a, lists_b, lists_d) = (list(&a), list(&b), list(&d));
+        let gemm = Gemm::new(m, n, k).element::<f32>().batch(batch).pointers();
+        gemm.plan(&device).unwrap().run(&Arguments::new(&lists_a, &lists_b, &lists_d)).unwrap();
+        for i in 0..batch {
+            let alone = Gemm::new(m, n, k).run(&device, &a[i], &b[i]).unwrap();
+            assert_eq!(d[i].to_vec().unwrap(), alone.to_vec::<f32>().unwrap(), "{}", device.name());
+        }
+    }
+}
+
+#[test]
+fn the_result_may_take_the_place_of_what_is_added() {
+    for device in available() {
+        let (a, b) = (device.upload(&[1.0f32; 6]).unwrap(), device.upload(&[2.0f32; 6]).unwrap());
+        let c = device.upload(&[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        let plan = Gemm::new(2, 2, 3).element::<f32>().epilogue(Epilogue::linear()).plan(&device).unwrap();
+        plan.run(&Arguments::new(&a, &b, &c).c(&c).beta(1.0)).unwrap();
+        assert_eq!(c.to_vec().unwrap(), [7.0, 8.0, 9.0, 10.0], "{}", device.name());
+    }
+}
+
+#[test]
+fn sums_of_bytes_are_exact_however_long() {
+    let device = Device::cpu();
+    let k = 3000;
+    for (a, b, expected) in [(-128i8, -128i8, 16384 * 3000), (-128, 127, -16256 * 3000)] {
+        let (a, b) = (device.upload(&vec![a; k]).unwrap(), device.upload(&vec![b; 2 * k]).unwrap());
+        let d = Gemm::new(1, 2, k).run(&device, &a, &b).unwrap();
+        assert_eq!(d.to_vec::<i32>().unwrap(), [expected; 2]);
+    }
+    let ones = device.upload(&vec![255u8; k]).unwrap();
+    let d = Gemm::new(1, 1, k).run(&device, &ones, &ones).unwrap();
+    assert_eq!(d.to_vec::<i32>().unwrap(), [65025 * 3000]);
+    // Odd sums, which f32 does not have beyond 2^24.
+    let mut odd = vec![127i8; k];
+    odd[0] = 126;
+    let d = Gemm::new(1, 1, k).run(
+        &device,
+        device.upload(&odd).unwrap(),
+        device.upload(&vec![127i8; k]).unwrap(),
+    );
+    assert_eq!(d.unwrap().to_vec::<i32>().unwrap(), [127 * 127 * 3000 - 127]);
+}
+
+#[test]
+fn a_large_product_is_right_on_the_cpu() {
+    let device = Device::cpu();
+    let (m, n, k) = (129, 257, 300);
+    let (a, b) = (numbers(m * k, 1, bf16::of), numbers(k * n, 2, bf16::of));
+    let types = Types::of(Element::BF16).with_result(Element::F32);
+    let gemm = Gemm::new(m, n, k).types(types);
+    let d = gemm.run(&device, device.upload(&a).unwrap(), device.upload(&b).unwrap()).unwrap();
+    let d = d.to_vec::<f32>().unwrap();
+    for (row, column) in [(0, 0), (128, 256), (64, 100), (1, 255)] {
+        let sum: f64 = (0..k).map(|i| a[row * k + i].value() * b[i * n + column].value()).sum();
+        assert_eq!(f64::from(d[row * n + column]), sum);
+    }
+}
+
+/// What a product refuses, by its message.
+fn refusal(result: Result<impl std::fmt::Debug, Error>) -> String {
+    result.expect_err("should be refused").to_string()
+}
+
+#[test]
+fn mistakes_in_the_description_are_explained() {
+    let device = Device::cpu();
+    let plan = |gemm: Gemm| refusal(gemm.plan(&device));
+    let gemm = || Gemm::new(4, 6, 8).element::<f32>();
+    assert_eq!(
+        plan(Gemm::new(4, 6, 8)),
+        "the types: found none, expected those of factors, sums and result; \
+         give them with `element::<bf16>()` or `types(..)`"
+    );
+    assert_eq!(
+        plan(gemm().leading_a(7)),
+        "matrix A (4 x 8, RowMajor): the leading dimension is 7, expected at least 8"
+    );
+    assert_eq!(
+        plan(gemm().batch(2).stride_d(23)),
+        "matrix D: the batch stride is 23, expected the size of a matrix at least, since members must not overlap"
+    );
+    assert_eq!(
+        plan(gemm().configuration("hoper 128x128")),
+        "configuration hoper 128x128: the first word is `hoper`, expected the name of a family: \
+         hopper, ampere, simt, gemv"
+    );
+    assert!(plan(gemm().types(Types::of(Element::U64))).contains("there is no product of u64 and u64"));
+    assert!(
+        plan(Gemm::new(1 << 33, 1, 1).element::<f32>()).contains("m is 8589934592, expected at most"),
+        "{}",
+        plan(Gemm::new(1 << 33, 1, 1).element::<f32>())
+    );
+}
+
+#[test]
+fn mistakes_in_the_arguments_are_explained() {
+    for device in available() {
+        let name = device.name().to_owned();
+        let (a, b) = (device.upload(&[1.0f32; 32]).unwrap(), device.upload(&[1.0f32; 48]).unwrap());
+        let d = device.alloc::<f32>(24).unwrap();
+        let plan = Gemm::new(4, 6, 8).element::<f32>().plan(&device).unwrap();
+        let run = |arguments: &Arguments| refusal(plan.run(arguments));
+
+        assert_eq!(
+            run(&Arguments::new(&a, &a, &d)),
+            "B: found 32 elements, expected at least 48 (8 x 6, row-major, leading dimension 6); \
+             check extents, storage and leading dimension"
+        );
+        let wrong = device.upload(&[0i32; 32]).unwrap();
+        assert_eq!(
+            run(&Arguments::new(&wrong, &b, &d)),
+            "A: found a buffer of i32, expected a buffer of f32; \
+             upload the data in that type, or plan with `types` that say otherwise"
+        );
+        let elsewhere = Device::cpu().upload(&[0.0f32; 32]).unwrap();
+        assert_eq!(
+            run(&Arguments::new(&elsewhere, &b, &d)),
+            format!(
+                "A: found memory of another device, expected memory of the device of the plan ({name}); \
+                 upload the data there"
+            )
+        );
+        assert_eq!(
+            run(&Arguments::new(&a, &b, &a)),
+            "D: found memory that overlaps A, expected memory apart from A; give D memory of its own"
+        );
+        assert_eq!(
+            run(&Arguments::new(&a, &b, &d).c(&d)),
+            "C: found a buffer, expected none; \
+             the epilogue does not read C: plan with one that does, such as `Epilogue::linear()`"
+        );
+        assert_eq!(
+            run(&Arguments::new(&a, &b, &d).alpha(2.0)),
+            "the number `alpha`: found a value, expected one of the epilogue's numbers: none; \
+             plan with an epilogue that has it, such as `Epilogue::linear()` for alpha and beta"
+        );
+        let larger = device.upload(&[1.0f32; 33]).unwrap();
+        assert_eq!(
+            run(&Arguments::new(larger.slice(1..).unwrap(), &b, &d)),
+            "A: found an address that is a multiple of 4 bytes, expected a multiple of 16, as planned; \
+             plan with `alignment_a(4)`, or run with a `Planner`, which looks"
+        );
+
+        let linear = Gemm::new(4, 6, 8).element::<f32>().epilogue(Epilogue::linear()).plan(&device).unwrap();
+        assert_eq!(
+            refusal(linear.run(&Arguments::new(&a, &b, &d))),
+            "C: found nothing, expected a buffer of f32 (4 x 6, row-major, leading dimension 6); \
+             the epilogue reads C: give it with `Arguments::c`"
+        );
+        let both = device.upload(&[1.0f32; 32]).unwrap();
+        assert!(
+            refusal(
+                linear.run(&Arguments::new(&a, &b, both.slice(..24).unwrap()).c(both.slice(4..28).unwrap()))
+            )
+            .starts_with(
+                "D: found memory that overlaps C, expected memory apart from C, or exactly that of C"
+            ),
+        );
+        let pointers = Gemm::new(4, 6, 8).element::<f32>().batch(3).pointers().plan(&device).unwrap();
+        assert_eq!(
+            refusal(pointers.run(&Arguments::new(&a, &b, &d))),
+            "A: found a buffer of f32, expected addresses as u64, one for each member of the batch; \
+             leave out `pointers()` if the matrices lie at a fixed distance"
+        );
+        let list = device.upload(&[0u64; 2]).unwrap();
+        assert_eq!(
+            refusal(pointers.run(&Arguments::new(&list, &list, &list))),
+            "A: found 2 addresses, expected 3, one for each member of the batch; give an address for each"
+        );
+        // And with the right arguments it still works.
+        plan.run(&Arguments::new(&a, &b, &d)).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [8.0; 24]);
+    }
+}
+
+#[test]
+fn parts_of_one_large_matrix_do_not_overlap() {
+    let device = Device::cpu();
+    // Columns 0 to 2 are A, columns 2 to 4 are D.
+    let whole = device.upload(&[1.0f32; 4 * 4]).unwrap();
+    let b = device.upload(&[3.0f32; 4]).unwrap();
+    let gemm = Gemm::new(4, 2, 2).leading_a(4).leading_d(4);
+    let planner = Planner::new(&device);
+    planner.run(&gemm, &Arguments::new(&whole, &b, whole.slice(2..).unwrap())).unwrap();
+    assert_eq!(whole.to_vec().unwrap(), [1.0, 1.0, 6.0, 6.0].repeat(4));
+    let error = planner.run(&gemm, &Arguments::new(&whole, &b, whole.slice(1..).unwrap()));
+    assert!(refusal(error).starts_with("D: found memory that overlaps A"));
+}
+
+#[test]
+fn a_planner_keeps_plans_and_looks_at_addresses() {
+    for device in available() {
+        let planner = Planner::new(&device);
+        assert!(planner.is_empty());
+        let gemm = Gemm::new(3, 4, 5);
+        let room = device.upload(&numbers(3 * 5 + 1, 1, f32::of)).unwrap();
+        let b = device.upload(&numbers(5 * 4, 2, f32::of)).unwrap();
+        let d = device.alloc::<f32>(3 * 4).unwrap();
+        let mut results = Vec::new();
+        for _ in 0..2 {
+            for a in [room.slice(..15).unwrap(), room.slice(1..).unwrap()] {
+                planner.run(&gemm, &Arguments::new(&a, &b, &d)).unwrap();
+                results.push(d.to_vec().unwrap());
+            }
+        }
+        assert_eq!(planner.len(), 2, "one for each alignment");
+        assert_eq!(results[..2], results[2..]);
+        assert_ne!(results[0], results[1]);
+    }
+}
+
+#[test]
+fn a_planner_prefers_what_it_is_told() {
+    let device = Device::simulator();
+    let planner = Planner::new(&device);
+    let gemm = Gemm::new(40, 40, 40).element::<f32>();
+    let chosen = planner.plan(&gemm).unwrap();
+    let other = chosen
+        .candidates()
+        .iter()
+        .map(|candidate| candidate.algorithm)
+        .find(|&algorithm| Some(algorithm) != chosen.algorithm());
+    let other = other.expect("more than one candidate");
+    planner.prefer(&gemm, other).unwrap();
+    assert_eq!(planner.plan(&gemm).unwrap().algorithm(), Some(other));
+    let wrong: Algorithm = other.to_string().parse().unwrap();
+    assert!(planner.prefer(&Gemm::new(40, 40, 40).element::<i8>(), wrong).is_err());
+}
+
+/// A configuration whose blocks share the steps of a tile, and so need scratch memory that starts with zeros.
+const SPLIT: &str = "simt 64x64x16 4x4 s3 g8 p3";
+
+#[test]
+fn scratch_memory_is_shared_and_cleared() {
+    let device = Device::simulator();
+    let workspace = Workspace::new(&device);
+    let plans: Vec<_> = [(64, 64, 48), (65, 64, 48)]
+        .into_iter()
+        .map(|(m, n, k)| Gemm::new(m, n, k).element::<f32>().configuration(SPLIT).plan(&device).unwrap())
+        .collect();
+    for round in 0..2 {
+        for plan in &plans {
+            assert!(plan.workspace_bytes() > 0);
+            let m = plan.problem().m as usize;
+            let a = device.upload(&vec![1.0f32; m * 48]).unwrap();
+            let b = device.upload(&vec![0.5f32; 64 * 48]).unwrap();
+            let d = device.alloc::<f32>(m * 64).unwrap();
+            let arguments = Arguments::new(&a, &b, &d).workspace(&workspace);
+            for _ in 0..=round {
+                plan.run(&arguments).unwrap();
+                assert_eq!(d.to_vec().unwrap(), vec![24.0; m * 64]);
+            }
+        }
+    }
+    assert_eq!(workspace.bytes(), plans[1].workspace_bytes());
+
+    let small = Workspace::with_bytes(&device, 16).unwrap();
+    let (a, d) = (device.upload(&[1.0f32; 64 * 48]).unwrap(), device.alloc::<f32>(64 * 64).unwrap());
+    let arguments = Arguments::new(&a, &a, &d);
+    let error = refusal(plans[0].run(&arguments.clone().workspace(&small)));
+    assert!(error.starts_with("the workspace: found 16 bytes, expected at least "), "{error}");
+    let other = Workspace::new(&Device::simulator());
+    let error = refusal(plans[0].run(&arguments.workspace(&other)));
+    assert!(error.starts_with("the workspace: found memory of another device"), "{error}");
+}
+
+#[test]
+fn a_plan_says_what_it_does() {
+    let device = Device::simulator();
+    let plan = Gemm::new(64, 64, 48).element::<f32>().configuration(SPLIT).plan(&device).unwrap();
+    assert_eq!(plan.algorithm().unwrap().to_string(), SPLIT);
+    assert_eq!(plan.candidates().len(), 1);
+    let text = plan.explain();
+    for part in ["64 x 64 x 48", SPLIT, "launch", "in all", "scratch memory", "TFLOP/s"] {
+        assert!(text.contains(part), "{part} in:\n{text}");
+    }
+    let free = Gemm::new(64, 64, 48).element::<f32>().plan(&device).unwrap();
+    assert!(free.candidates().len() > 1 && free.explain().contains("or: "), "{}", free.explain());
+    let cpu = Gemm::new(64, 64, 48).element::<f32>().plan(&Device::cpu()).unwrap();
+    assert!(cpu.algorithm().is_none() && cpu.explain().contains("processor"));
+    assert_eq!((cpu.workspace_bytes(), cpu.deterministic()), (0, true));
+}
+
+#[test]
+fn an_algorithm_runs_where_it_is_told_to() {
+    // The CPU executes kernels too, if it must.
+    for device in [Device::cpu(), Device::simulator()] {
+        let gemm = Gemm::new(20, 30, 40).configuration(SPLIT);
+        let (a, b) = (numbers(20 * 40, 1, f32::of), numbers(40 * 30, 2, f32::of));
+        let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let by_kernel = gemm.run(&device, &a, &b).unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(by_kernel, Gemm::new(20, 30, 40).run(&device, &a, &b).unwrap().to_vec::<f32>().unwrap());
+    }
+}
+
+#[test]
+fn threads_may_share_a_plan() {
+    let device = Device::simulator();
+    let plan = Gemm::new(16, 16, 48).element::<f32>().configuration(SPLIT).plan(&device).unwrap();
+    std::thread::scope(|scope| {
+        for value in [1.0f32, 2.0, 3.0] {
+            let (plan, device) = (&plan, &device);
+            scope.spawn(move || {
+                let a = device.upload(&[value; 16 * 48]).unwrap();
+                let b = device.upload(&[1.0f32; 48 * 16]).unwrap();
+                let d = device.alloc::<f32>(16 * 16).unwrap();
+                for _ in 0..3 {
+                    plan.run(&Arguments::new(&a, &b, &d)).unwrap();
+                    assert_eq!(d.to_vec().unwrap(), [48.0 * value; 256]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn epilogues_read_and_write_what_they_are_given() {
+    for device in available() {
+        let (m, n, k) = (6, 5, 7);
+        let values: Vec<Vec<f32>> =
+            (0..4).map(|i| numbers([m * k, k * n, n, m * n][i], i, f32::of)).collect();
+        let epilogue = Epilogue::new()
+            .alpha()
+            .bias_per_column("bias", Element::F32)
+            .store("before", Element::F32, Placement::dense(Storage::RowMajor, 6, 5))
+            .relu()
+            .residual("x", Element::F32, Placement::dense(Storage::RowMajor, 6, 5))
+            .row_sums("sums")
+            .amax("largest");
+        for storage in [Storage::RowMajor, Storage::ColumnMajor] {
+            let plan = Gemm::new(m, n, k).element::<f32>().d(storage).epilogue(epilogue.clone());
+            let plan = plan.plan(&device).unwrap();
+            let buffers: Vec<_> = values.iter().map(|values| device.upload(values).unwrap()).collect();
+            let [a, b, bias, x] = &buffers[..] else { panic!() };
+            let (before, d) = (device.alloc::<f32>(m * n).unwrap(), device.alloc::<f32>(m * n).unwrap());
+            let (sums, largest) = (device.alloc::<f32>(m).unwrap(), device.alloc::<f32>(1).unwrap());
+            let arguments = Arguments::new(a, b, &d).alpha(2.0).extra("bias", bias).extra("x", x);
+            let arguments =
+                arguments.extra("before", &before).extra("sums", &sums).extra("largest", &largest);
+            plan.run(&arguments).unwrap();
+
+            let (a, b) = (&values[0], &values[1]);
+            let product = |row: usize, column: usize| -> f32 {
+                (0..k).map(|i| a[row * k + i] * b[i * n + column]).sum()
+            };
+            let biased = |i: usize| 2.0 * product(i / n, i % n) + values[2][i % n];
+            let expected: Vec<f32> = (0..m * n).map(|i| biased(i).max(0.0) + values[3][i]).collect();
+            let found = d.to_vec().unwrap();
+            let leading = if storage == Storage::RowMajor { n } else { m };
+            let found: Vec<f32> = (0..m * n).map(|i| found[at(storage, leading, i / n, i % n)]).collect();
+            assert_eq!(found, expected, "{storage:?} on {}", device.name());
+            assert_eq!(before.to_vec().unwrap(), (0..m * n).map(biased).collect::<Vec<_>>());
+            let rows: Vec<f32> = expected.chunks(n).map(|row| row.iter().sum()).collect();
+            assert_eq!(sums.to_vec().unwrap(), rows, "{}", device.name());
+            let most = expected.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            assert_eq!(largest.to_vec().unwrap(), [most]);
+        }
+    }
+}
+
+#[test]
+fn mistakes_in_the_operands_of_epilogues_are_explained() {
+    let device = Device::cpu();
+    let (a, b) = (device.upload(&[1.0f32; 32]).unwrap(), device.upload(&[1.0f32; 48]).unwrap());
+    let d = device.alloc::<f32>(24).unwrap();
+    let epilogue = Epilogue::new().bias_per_column("bias", Element::F32).row_sums("sums");
+    let plan = Gemm::new(4, 6, 8).element::<f32>().epilogue(epilogue).plan(&device).unwrap();
+    let (bias, sums) = (device.upload(&[1.0f32; 6]).unwrap(), device.alloc::<f32>(4).unwrap());
+    let base = Arguments::new(&a, &b, &d);
+    let run = |arguments: Arguments| refusal(plan.run(&arguments));
+    assert_eq!(
+        run(base.clone().extra("sums", &sums)),
+        "operand `bias`: found nothing, expected 6 elements of f32; give it with `Arguments::extra(\"bias\", &buffer)`"
+    );
+    assert_eq!(
+        run(base.clone().extra("sums", &sums).extra("bias", bias.slice(1..).unwrap())),
+        "operand `bias`: found 5 elements, expected at least 6; \
+         check the extents of the product and the shape in the epilogue"
+    );
+    assert_eq!(
+        run(base.clone().extra("sums", &sums).extra("bias", device.upload(&[0u32; 6]).unwrap())),
+        "operand `bias`: found a buffer of u32, expected a buffer of f32; \
+         upload the data in that type, or say otherwise in the epilogue"
+    );
+    assert_eq!(
+        run(base.clone().extra("sums", &sums).extra("bias", &bias).extra("bais", &bias)),
+        "operand `bais`: found a buffer, expected one of the epilogue's operands: sums, bias; \
+         check the name, or plan with an epilogue that has it"
+    );
+    assert_eq!(
+        run(base.clone().extra("sums", &bias).extra("bias", &bias)),
+        "operand `sums`: found memory that overlaps another argument, \
+         expected memory apart, since it is written; give it memory of its own"
+    );
+    plan.run(&base.extra("sums", &sums).extra("bias", &bias)).unwrap();
+    assert_eq!(sums.to_vec().unwrap(), [54.0; 4]);
+}
+
+#[test]
+fn eight_bit_floats_are_scaled() {
+    for device in available() {
+        let (m, n, k) = (5, 6, 32);
+        let small = |salt: usize, len: usize| numbers(len, salt, |x| E4m3::from_f64(x));
+        let (a, b) = (small(1, m * k), small(2, n * k));
+        let epilogue =
+            Epilogue::new().scale_rows("rows", Element::F32).scale_columns("columns", Element::F32);
+        let gemm = Gemm::new(m, n, k).element::<E4m3>().b(Storage::ColumnMajor).epilogue(epilogue);
+        let plan = gemm.plan(&device).unwrap_or_else(|error| panic!("{}: {error}", device.name()));
+        let (rows, columns) = (device.upload(&[0.5f32; 5]).unwrap(), device.upload(&[2.0f32; 6]).unwrap());
+        let d = device.alloc::<bf16>(m * n).unwrap();
+        let arguments = Arguments::new(device.upload(&a).unwrap(), device.upload(&b).unwrap(), &d);
+        plan.run(&arguments.extra("rows", &rows).extra("columns", &columns)).unwrap();
+        let sum = |row: usize, column: usize| -> f64 {
+            (0..k).map(|i| a[row * k + i].to_f64() * b[column * k + i].to_f64()).sum()
+        };
+        let expected: Vec<bf16> = (0..m * n).map(|i| bf16::from_f64(sum(i / n, i % n))).collect();
+        assert_eq!(d.to_vec().unwrap(), expected, "{}", device.name());
+    }
+}
