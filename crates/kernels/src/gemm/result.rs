@@ -43,7 +43,7 @@ pub(super) fn bindings(problem: &Problem) -> Vec<(String, Binding)> {
 pub(super) fn key(problem: &Problem) -> String {
     let (c, d) = (&problem.types.c, &problem.types.d);
     format!(
-        "{:?} c {c} {:?} d {d} {:?} w{}",
+        "{} c {c} {:?} d {d} {:?} w{}",
         problem.epilogue,
         problem.c.storage,
         problem.d.storage,

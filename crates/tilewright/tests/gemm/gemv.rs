@@ -36,12 +36,7 @@ fn weights_of_every_type() {
         let types = Types::of(element);
         let types = if element == Element::E4M3 { types.with_result(Element::F32) } else { types };
         for problem in both(3, types) {
-            let exact = !matches!(element, Element::BF16 | Element::F16);
-            let config: gemv::Config = SMALL.parse().unwrap();
-            let recipe = config.recipe(&problem, h200()).unwrap();
-            // Sums are exact; results are rounded as the reference rounds them.
-            assert!(exact || problem.types.d.bytes() == 2);
-            Case::new(problem).check(&recipe);
+            check(problem, SMALL);
         }
     }
 }
@@ -57,7 +52,7 @@ fn factors_of_two_types() {
 
 #[test]
 fn every_number_of_rows() {
-    for m in [1, 2, 7, 8, 9, 16] {
+    for m in [1, 7, 8, 9, 16] {
         let [problem, _] = both(m, Types::of(Element::BF16));
         check(problem, SMALL);
     }
@@ -171,6 +166,9 @@ fn what_cannot_be_is_refused_with_the_reason() {
     let problem = Problem::new(4, 64, 64, Types::of(Element::BF16));
     for (config, says) in [
         ("gemv t3 w2 s3 p1", "powers of two"),
+        ("gemv t1 w2147483648 s3 p1", "at most 16 warps"),
+        ("gemv t1 w2 s1 p1", "two stages"),
+        ("gemv t1 w16 s4000000000 p1", "bytes of shared memory"),
         ("gemv t8 w16 s2 p1", "registers, and has 128"),
         ("gemv t1 w2 s3 p5", "5 parts of 1 steps"),
     ] {

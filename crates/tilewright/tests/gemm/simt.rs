@@ -136,6 +136,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
     };
     for (config, says) in [
         ("simt 96x32x8 8x4 s3 g2 p1", "powers of two"),
+        ("simt 2147483648x2147483648x16 8x8 s3 g2 p1", "at most 512x512x128"),
         ("simt 64x32x8 2x4 s3 g2 p1", "at least 4 each way"),
         ("simt 16x32x8 8x4 s3 g2 p1", "must divide the tile"),
         ("simt 64x32x8 8x4 s1 g2 p1", "two stages"),

@@ -160,6 +160,8 @@ impl<W: Element, X: Element> Lane<W, X> {
 
 /// The queue of each thread: weights on their way, in places of 16 bytes that no other thread looks at. So a thread waits for its own
 /// copies, and for nobody else.
+///
+/// Loads to registers would need no shared memory, but assemblers move them down to where they are used, and then few are in flight.
 #[derive(Clone, Copy, Debug)]
 struct Queue<W> {
     places: Shared<W>,
@@ -323,40 +325,47 @@ fn multiply<W: Element, X: Element, C: Number>(
     }
 }
 
-/// Writes the sums of a warp to its place in shared memory: rows of the product times columns of D.
+/// The sums of a warp for one row of the product and one operand, put down where `at` says for each column: neighbours at once where the
+/// weights lie along the columns.
+#[track_caller]
+fn put_row<C: Number>(shape: Shape, at: impl Fn(u32) -> SharedPtr<C>, sums: &[Val<C>]) {
+    let together = if shape.k_major { 1 } else { 16 / C::ELEMENT.bytes() };
+    for (i, sums) in (0u32..).zip(sums.chunks(together as usize)) {
+        at(i * together).store_vector(Vector::new(sums.iter().copied()));
+    }
+}
+
+/// Writes the sums of a warp to its place in shared memory: rows of the product times columns of D, rows `pitch` apart.
 #[device]
-fn put_down<C: Number>(
-    shape: Shape,
-    sums: &Sums<C>,
-    mine: SharedPtr<C>,
-    pitch: u32,
-    group: Val<u32>,
-    quarter: Val<u32>,
-) {
+fn put_down<C: Number>(shape: Shape, tiles: u32, sums: &Sums<C>, mine: SharedPtr<C>, pitch: u32) {
+    let (group, quarter) = (lane_id() / 4, lane_id() % 4);
     let Count { products, columns } = shape.count();
-    let at = |row: Val<u32>, tile: u32, i: u32| {
-        mine.at(row * pitch + shape.column(group, i) + tile * shape.columns)
-    };
-    match shape.core {
-        Core::Tensor(_) => {
-            let groups = shape.rows / 8;
-            for (number, sum) in (0u32..).zip(&sums.tensor) {
-                let (product, rows) = (number / groups, number % groups * 8);
-                let (tile, p) = (product / products, product % products);
-                // Element e of a lane: row e / 2 of the weights, column e % 2 of its pair.
-                for e in unroll(0..4) {
-                    let row = quarter * 2 + (rows + e % 2);
-                    at(row, tile, 2 * p + e / 2).store((*sum).values().get(e));
+    let inputs = shape.inputs();
+    for tile in unroll(0..tiles) {
+        let at = |row: Val<u32>| {
+            move |i: u32| mine.at(row * pitch + shape.column(group, i) + tile * shape.columns)
+        };
+        for row in unroll(0..inputs) {
+            match shape.core {
+                Core::Tensor(_) => {
+                    // Element e of a lane: column e / 2 of its two of the operand, row e % 2 of its two of the product.
+                    for e in unroll(0..2) {
+                        let sum = |i: u32| {
+                            let product = (tile * products + i / 2) * inputs + row;
+                            sums.tensor[product as usize].values().get(i % 2 * 2 + e)
+                        };
+                        let sums: Vec<Val<C>> = (0..columns).map(sum).collect();
+                        put_row(shape, at(quarter * 2 + (row * 8 + e)), &sums);
+                    }
                 }
-            }
-        }
-        Core::Scalar => {
-            for (number, &sum) in (0u32..).zip(&sums.scalar) {
-                let (column, row) = (number / shape.rows, number % shape.rows);
-                // The four lanes along k have a share each; one of them writes the sum.
-                let total = warp_reduce_among(sum, 4, |x, y| x + y);
-                if quarter == row % 4 {
-                    at(val(row), column / columns, column % columns).store(total);
+                Core::Scalar => {
+                    // The four lanes along k have a share each; one of them writes the sums.
+                    let sum = |i: u32| sums.scalar[((tile * columns + i) * inputs + row) as usize];
+                    let sums = (0..columns).map(|i| warp_reduce_among(sum(i), 4, |x, y| x + y));
+                    let sums: Vec<Val<C>> = sums.collect();
+                    if quarter == row % 4 {
+                        put_row(shape, at(val(row)), &sums);
+                    }
                 }
             }
         }
@@ -447,7 +456,7 @@ pub(super) fn gemv<W: Element, X: Element, C: Number, R: Number>(
     // long, so that lanes of a fragment hit different banks.
     let pitch = columns + 4;
     let all = Shared::<C>::new(format!("{}:1", warps * shape.rows * pitch).as_str());
-    put_down(shape, &sums, all.ptr().at(warp * (shape.rows * pitch)), pitch, lane_id() / 4, lane_id() % 4);
+    put_down(shape, tiles, &sums, all.ptr().at(warp * (shape.rows * pitch)), pitch);
     barrier();
     let quads = columns / 4;
     let place = |i: u32| {

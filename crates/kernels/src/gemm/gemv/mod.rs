@@ -18,8 +18,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use tilewright_hardware::{Arch, Element, Gpu};
-use tilewright_lang::prelude::{E4m3, E5m2, bf16, f16};
+use tilewright_lang::Element as LangElement;
+use tilewright_lang::prelude::{E4m3, E5m2, Number, bf16, f16};
 
+use super::epilogue::with_reductions;
 use super::factor::Side;
 use super::problem::{Placement, Problem, Storage, Types};
 use super::recipe::{Binding, KernelSource, Launch, Recipe, Stage};
@@ -93,8 +95,7 @@ impl Shape {
             Core::Tensor(_) => problem.m.next_multiple_of(8),
             Core::Scalar => problem.m,
         };
-        // An instruction takes two registers along k of each of two rows.
-        // Along k, two chunks are 128 bytes of a column: a line of memory.
+        // An instruction takes two registers along k of each of two columns. Along k, two chunks are a line of memory: 128 bytes.
         let (depth, loads, chunks, columns) =
             if k_major { (piece, 2, 2, 16) } else { (2 * packed, 2 * packed, 1, 8 * piece) };
         Shape { core, k_major, piece, packed, depth, loads, chunks, columns, rows }
@@ -148,6 +149,7 @@ impl Config {
     /// [`GemmError::Config`] with the reason if not; what is wrong with the problem itself otherwise.
     pub fn check(&self, problem: &Problem, gpu: &Gpu) -> Result<(), GemmError> {
         problem.check()?;
+        let problem = &one_row(problem);
         let core = core(problem, gpu)?;
         let shape = Shape::new(problem, core);
         if problem.m > MOST_ROWS {
@@ -209,6 +211,11 @@ impl Config {
     /// If [`check`](Config::check) says no.
     pub fn recipe(&self, problem: &Problem, gpu: &Gpu) -> Result<Recipe, GemmError> {
         self.check(problem, gpu)?;
+        with_reductions(problem, |problem| self.product(problem, gpu))
+    }
+
+    /// The launches for an epilogue that reduces nothing.
+    fn product(&self, problem: &Problem, gpu: &Gpu) -> Result<Recipe, GemmError> {
         let problem = &one_row(problem);
         let shape = Shape::new(problem, core(problem, gpu)?);
         let mut recipe = Recipe::default();
@@ -254,48 +261,38 @@ impl Config {
         self.quads(shape) * 4 * self.threads()
     }
 
+    /// Stages the kernel for the types of the weights, the other factor, the sums and the epilogue.
     fn stage(&self, problem: &Problem, shape: Shape) -> Stage {
-        let (config, problem) = (*self, problem.clone());
-        macro_rules! stage {
-            ($($W:ty, $X:ty, $C:ty, $R:ty);*) => {
-                [$({
-                    let problem = problem.clone();
-                    let stage: Stage =
-                        Arc::new(move || kernel::gemv::stage::<$W, $X, $C, $R>(problem.clone(), config, shape));
-                    stage
-                }),*]
-            };
-        }
+        use Element::{BF16, E4M3, E5M2, F16, F64, I8, I32, U8};
         // Integers stay what they are if nothing is computed with them on the way to an integer result.
-        let whole = problem.epilogue.is_identity()
-            && matches!(problem.types.d, Element::I32 | Element::I8 | Element::U8);
-        let (index, stages) = match (Side::B.element(&problem), Side::A.element(&problem)) {
-            (Element::F64, _) => (0, Vec::from(stage!(f64, f64, f64, f64))),
-            (Element::BF16, _) => (0, Vec::from(stage!(bf16, bf16, f32, f32))),
-            (Element::F16, _) => (0, Vec::from(stage!(f16, f16, f32, f32))),
-            (Element::E4M3, x) => (
-                usize::from(x == Element::E5M2),
-                Vec::from(stage!(E4m3, E4m3, f32, f32; E4m3, E5m2, f32, f32)),
-            ),
-            (Element::E5M2, x) => (
-                usize::from(x == Element::E5M2),
-                Vec::from(stage!(E5m2, E4m3, f32, f32; E5m2, E5m2, f32, f32)),
-            ),
-            (Element::I8, x) if whole => {
-                (usize::from(x == Element::U8), Vec::from(stage!(i8, i8, i32, i32; i8, u8, i32, i32)))
-            }
-            (Element::U8, x) if whole => {
-                (usize::from(x == Element::U8), Vec::from(stage!(u8, i8, i32, i32; u8, u8, i32, i32)))
-            }
-            (Element::I8, x) => {
-                (usize::from(x == Element::U8), Vec::from(stage!(i8, i8, i32, f32; i8, u8, i32, f32)))
-            }
-            (Element::U8, x) => {
-                (usize::from(x == Element::U8), Vec::from(stage!(u8, i8, i32, f32; u8, u8, i32, f32)))
-            }
-            _ => (0, Vec::from(stage!(f32, f32, f32, f32))),
-        };
-        stages[index].clone()
+        let exact = problem.epilogue.computes_in(&problem.types) == I32;
+        match (Side::B.element(problem), Side::A.element(problem)) {
+            (F64, _) => self.staged::<f64, f64, f64, f64>(problem, shape),
+            (BF16, _) => self.staged::<bf16, bf16, f32, f32>(problem, shape),
+            (F16, _) => self.staged::<f16, f16, f32, f32>(problem, shape),
+            (E4M3, E5M2) => self.staged::<E4m3, E5m2, f32, f32>(problem, shape),
+            (E4M3, _) => self.staged::<E4m3, E4m3, f32, f32>(problem, shape),
+            (E5M2, E5M2) => self.staged::<E5m2, E5m2, f32, f32>(problem, shape),
+            (E5M2, _) => self.staged::<E5m2, E4m3, f32, f32>(problem, shape),
+            (I8, U8) if exact => self.staged::<i8, u8, i32, i32>(problem, shape),
+            (I8, _) if exact => self.staged::<i8, i8, i32, i32>(problem, shape),
+            (U8, U8) if exact => self.staged::<u8, u8, i32, i32>(problem, shape),
+            (U8, _) if exact => self.staged::<u8, i8, i32, i32>(problem, shape),
+            (I8, U8) => self.staged::<i8, u8, i32, f32>(problem, shape),
+            (I8, _) => self.staged::<i8, i8, i32, f32>(problem, shape),
+            (U8, U8) => self.staged::<u8, u8, i32, f32>(problem, shape),
+            (U8, _) => self.staged::<u8, i8, i32, f32>(problem, shape),
+            _ => self.staged::<f32, f32, f32, f32>(problem, shape),
+        }
+    }
+
+    fn staged<W: LangElement, X: LangElement, C: Number, R: Number>(
+        &self,
+        problem: &Problem,
+        shape: Shape,
+    ) -> Stage {
+        let (config, problem) = (*self, problem.clone());
+        Arc::new(move || kernel::gemv::stage::<W, X, C, R>(problem.clone(), config, shape))
     }
 
     /// Everything that decides the code. How many parts there are is a number of the run; whether there are several is not.
@@ -318,6 +315,7 @@ impl Config {
     /// Configurations worth trying.
     #[must_use]
     pub fn candidates(problem: &Problem, gpu: &Gpu) -> Vec<Config> {
+        let problem = &one_row(problem);
         let Ok(core) = core(problem, gpu) else { return Vec::new() };
         let shape = Shape::new(problem, core);
         let mut candidates = Vec::new();

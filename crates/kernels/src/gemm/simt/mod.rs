@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use tilewright_hardware::{Element, Gpu};
 
+use super::epilogue::with_reductions;
 use super::factor::Side;
 use super::problem::{Problem, Types};
 use super::recipe::{Binding, KernelSource, Launch, Recipe, Stage};
@@ -95,6 +96,9 @@ impl Config {
         let all = [self.m, self.n, self.k, self.thread_m, self.thread_n, self.stages, self.group, self.parts];
         if all.contains(&0) || all[..5].iter().any(|n| !n.is_power_of_two()) {
             return Err(self.refuse("extents are powers of two, and nothing is zero"));
+        }
+        if self.m > 512 || self.n > 512 || self.k > 128 || self.stages > 16 || self.group > 32 {
+            return Err(self.refuse("expected at most 512x512x128, 16 stages and groups of 32"));
         }
         if self.thread_m < vector || self.thread_n < vector || self.thread_m * self.thread_n > 128 {
             return Err(self.refuse(format!(
@@ -179,10 +183,15 @@ impl Config {
     /// If [`check`](Config::check) says no.
     pub fn recipe(&self, problem: &Problem, gpu: &Gpu) -> Result<Recipe, GemmError> {
         self.check(problem, gpu)?;
+        with_reductions(problem, |problem| Ok(self.product(problem)))
+    }
+
+    /// The launches for an epilogue that reduces nothing.
+    fn product(&self, problem: &Problem) -> Recipe {
         let mut recipe = Recipe::default();
         let blocks = self.blocks(problem);
         if blocks == 0 {
-            return Ok(recipe);
+            return recipe;
         }
         let element = Types::in_memory(problem.types.a);
         let (tiles_m, tiles_n) = self.tiles(problem);
@@ -216,7 +225,7 @@ impl Config {
         let kernel = KernelSource { key: self.key(problem), stage };
         let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
         recipe.launches.push(Launch { kernel, grid, bindings });
-        Ok(recipe)
+        recipe
     }
 
     /// Everything that decides the code. How many parts there are is a number of the run; whether there are several is not.
