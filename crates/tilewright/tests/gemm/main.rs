@@ -4,6 +4,7 @@
 mod algorithm;
 mod ampere;
 mod common;
+mod counts;
 mod epilogue;
 mod fused;
 mod gemv;
