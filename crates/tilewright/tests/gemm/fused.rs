@@ -200,6 +200,23 @@ fn with_few_rows() {
 }
 
 #[test]
+fn where_blocks_share_the_steps_of_k() {
+    let parts: [Family; 2] = [
+        |problem| "simt 64x32x8 8x4 s3 g2 p2".parse::<simt::Config>()?.recipe(problem, h200()),
+        |problem| "gemv t1 w2 s3 p2".parse::<gemv::Config>()?.recipe(problem, h200()),
+    ];
+    for family in parts {
+        for epilogue in epilogues(5, 38) {
+            let problem = problem(5, 38, 70, Types::of(F32), Storage::RowMajor, epilogue);
+            check(family, &problem);
+            // The recipe of a family reduces by itself, too.
+            let reduces = problem.epilogue.reduces();
+            assert_eq!(family(&problem).unwrap().launches.len() > 1, reduces, "{}", problem.epilogue);
+        }
+    }
+}
+
+#[test]
 fn results_of_eight_bits() {
     let quantised = || Epilogue::new().scale("s").amax("amax");
     check(
