@@ -241,6 +241,15 @@ impl Context {
         self.guard(self.inner.raw.set_limit(limit, value))
     }
 
+    /// Makes it the current context of the calling thread. Everything of this crate does so by itself; other libraries (cuBLAS, the CUDA
+    /// runtime) use whatever is current.
+    ///
+    /// # Errors
+    /// If the driver refuses.
+    pub fn make_current(&self) -> Result<(), CudaError> {
+        self.guard(self.inner.raw.bind())
+    }
+
     /// The fault that lost this context, if one did.
     pub fn fault(&self) -> Option<Arc<Fault>> {
         self.inner.lost.get().cloned()

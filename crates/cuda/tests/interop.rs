@@ -163,3 +163,46 @@ fn tensors_go_around() {
         assert_eq!(driver.leaks(), [""; 0]);
     });
 }
+
+/// What a library does that takes a stream and addresses.
+fn foreign_copy(stream: &Stream, from: &Buffer<u32>, to: &mut Buffer<u32>) -> Result<(), CudaError> {
+    use tilewright_cuda::cudarc::driver::sys;
+    let (source, target, bytes) = (from.address(), to.address(), from.bytes());
+    // SAFETY: copies between the memory of the arguments, on the stream that it is given.
+    unsafe {
+        stream.enqueue_foreign(&[from.into(), to.into()], |raw| {
+            sys::cuMemcpyDtoDAsync_v2(target, source, bytes, raw).result().unwrap();
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn other_libraries_enqueue_in_order() {
+    Fake::new().run("other_libraries_enqueue_in_order", |driver| {
+        {
+            let context = Context::new(0).unwrap();
+            let (stream, other) = (context.stream().unwrap(), context.stream().unwrap());
+            let poke = poke(&context);
+            let mut from = stream.alloc_zeroed::<u32>(2).unwrap();
+            let mut to = stream.alloc_zeroed::<u32>(2).unwrap();
+            for round in 1..10u32 {
+                poke.launch(&other, &LaunchConfig::new(1, 1), (&mut from, round, 2u32)).unwrap();
+                foreign_copy(&stream, &from, &mut to).unwrap();
+                // Too early, if the copy were not known to read it.
+                poke.launch(&other, &LaunchConfig::new(1, 1), (&mut from, 0u32, 2u32)).unwrap();
+                assert_eq!(other.download(&to).unwrap(), [round; 2]);
+            }
+            // In a graph, which keeps the memory.
+            let graph = stream.capture(|| foreign_copy(&stream, &from, &mut to)).unwrap();
+            drop(from);
+            graph.instantiate().unwrap().launch(&stream).unwrap();
+            assert_eq!(other.download(&to).unwrap(), [0; 2]);
+            let elsewhere = Context::new(1).unwrap().stream().unwrap().upload(&[1u32, 2]).unwrap();
+            let refused = foreign_copy(&stream, &elsewhere, &mut to);
+            assert!(matches!(refused, Err(CudaError::OtherDevice { .. })), "{refused:?}");
+        }
+        assert_eq!(driver.faults(), [""; 0]);
+        assert_eq!(driver.leaks(), [""; 0]);
+    });
+}

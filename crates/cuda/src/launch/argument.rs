@@ -80,6 +80,15 @@ impl<'a> Arg<'a> {
         }
     }
 
+    /// Whether that memory may be written.
+    pub(crate) fn is_writable(&self) -> bool {
+        match self.kind {
+            Kind::Memory { writable, .. } => writable,
+            Kind::Map(map) => map.is_writable(),
+            Kind::Number { .. } | Kind::Address | Kind::Bytes { .. } => false,
+        }
+    }
+
     /// The addresses of that memory that a kernel may touch.
     pub(crate) fn range(&self) -> Range<u64> {
         match (self.kind, self.value) {
