@@ -36,6 +36,9 @@ pub enum HarnessError {
 /// Set in the child that runs a test under the fake driver.
 const INSIDE: &str = "FAKE_CUDA_INSIDE";
 
+/// Where this project's crate `cublaslt` looks for the library.
+const CUBLASLT: &str = "TILEWRIGHT_CUBLASLT";
+
 /// The fake driver as it was built with this test.
 pub fn library_path() -> Result<PathBuf, HarnessError> {
     if !cfg!(target_os = "linux") {
@@ -122,6 +125,7 @@ pub struct Fake {
     variables: Vec<(&'static str, String)>,
     failures: Vec<String>,
     missing: Vec<&'static str>,
+    cublaslt: bool,
 }
 
 impl Fake {
@@ -168,6 +172,12 @@ impl Fake {
         self
     }
 
+    /// Also takes the place of cuBLASLt.
+    #[must_use]
+    pub fn with_cublaslt(self) -> Fake {
+        Fake { cublaslt: true, ..self }
+    }
+
     fn variable(mut self, name: &'static str, value: String) -> Fake {
         self.variables.push((name, value));
         self
@@ -182,6 +192,10 @@ impl Fake {
             install_without(folder.path(), &self.missing)?;
         }
         with_driver(command, folder.path()).envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if self.cublaslt {
+            // By the name that the driver has: it is one library with one state.
+            command.env(CUBLASLT, folder.path().join("libcuda.so.1"));
+        }
         if !self.failures.is_empty() {
             command.env("FAKE_CUDA_FAIL", self.failures.join(","));
         }

@@ -31,6 +31,7 @@
 //!   does the address in a tensor map.
 //! * **Kernels with an effect**, recognised by name, for data to follow: `poke(u64 to, u32 value, u32 count)` writes
 //!   words, `copy_words(u64 to, u64 from, u32 count)` copies words, `crash()` is error 700.
+//! * **cuBLASLt**: [`library_path`] also exports the functions of it that this project calls. They compute.
 //! * **Old drivers**: [`Fake::without`] hides functions.
 //!
 //! # Environment
@@ -66,6 +67,7 @@ compile_error!("the fake driver needs a 64-bit host: device addresses and handle
 
 mod code;
 mod context;
+mod cublaslt;
 mod device;
 mod entry;
 mod errors;

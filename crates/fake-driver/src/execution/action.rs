@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use serde::Serialize;
 
+use crate::cublaslt::Product;
 use crate::entry::Driver;
 use crate::execution::Recorded;
 use crate::execution::schedule::Operation;
@@ -18,6 +19,7 @@ pub(crate) enum Action {
     Launch(Box<Launch>),
     Copy(Box<Copy>),
     Fill(Fill),
+    Product(Box<Product>),
     Host {
         function: Option<unsafe extern "C" fn(*mut c_void)>,
         data: usize,
@@ -135,6 +137,7 @@ impl Action {
             Action::Launch(launch) => &launch.name,
             Action::Copy(_) => "a copy",
             Action::Fill(_) => "a memset",
+            Action::Product(_) => "a product",
             Action::Host { .. } => "a host function",
             Action::Allocate(_) => "an allocation",
             Action::Free(_) => "a free",
@@ -151,6 +154,7 @@ impl Action {
             Action::Copy(copy) if copy.staged.is_some() => Box::new([copy.to.address].into_iter()),
             Action::Copy(copy) => Box::new([copy.from.address, copy.to.address].into_iter()),
             Action::Fill(fill) => Box::new([fill.address].into_iter()),
+            Action::Product(product) => Box::new(product.touches()),
             _ => Box::new(std::iter::empty()),
         }
     }
@@ -184,6 +188,7 @@ impl Driver {
             Action::Launch(launch) => self.perform_launch(device, operation.stream, launch),
             Action::Copy(copy) => self.perform_copy(device, copy),
             Action::Fill(fill) => self.perform_fill(device, *fill),
+            Action::Product(product) => self.perform_product(device, product),
             Action::Allocate(base) => self.perform_allocation(*base),
             Action::Free(base) => self.perform_free(*base),
             Action::RecordEvent(event) => {

@@ -108,6 +108,7 @@ pub(crate) fn type_of(action: &Action) -> CUgraphNodeType {
     match action {
         Action::Launch(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL,
         Action::Copy(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMCPY,
+        Action::Product(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_KERNEL,
         Action::Fill(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET,
         Action::Host { .. } => CUgraphNodeType::CU_GRAPH_NODE_TYPE_HOST,
         Action::Graph(_) => CUgraphNodeType::CU_GRAPH_NODE_TYPE_GRAPH,
