@@ -34,7 +34,7 @@ enum Command {
     Demo(demo::Options),
     /// Say what this machine has: driver, GPUs, assembler, cache; and what to do about what is missing
     Doctor(doctor::Options),
-    /// Measure kernels, and draw what was measured
+    /// Measure matrix products beside cuBLASLt, step by step on the ladder, and draw what was measured
     Bench(bench::Options),
     /// List, clear or verify the compiled kernels that are kept on disk
     Cache(cache::Options),
@@ -64,6 +64,14 @@ enum Failure {
 impl Failure {
     fn input(error: impl Display) -> Failure {
         Failure::Input(error.to_string())
+    }
+
+    /// What went wrong, in one line.
+    fn message(&self) -> &str {
+        match self {
+            Failure::Input(message) | Failure::Machine(message) | Failure::Findings(message) => message,
+            Failure::Closed => "standard output is closed",
+        }
     }
 
     fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {

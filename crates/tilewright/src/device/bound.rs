@@ -68,6 +68,25 @@ impl DynBuffer {
         self.bytes
     }
 
+    /// The same bytes as elements of another type.
+    ///
+    /// ```
+    /// use tilewright::device::{Device, DynBuffer};
+    /// use tilewright::hardware::Element;
+    /// let bytes: DynBuffer = Device::cpu().upload(&1.5f32.to_le_bytes())?.into();
+    /// assert_eq!(bytes.reinterpreted(Element::F32).to_vec::<f32>()?, [1.5]);
+    /// # Ok::<(), tilewright::device::DeviceError>(())
+    /// ```
+    #[must_use]
+    pub fn reinterpreted(&self, element: Element) -> DynBuffer {
+        DynBuffer { element, ..self.clone() }
+    }
+
+    /// What it is in, where it starts there, and its bytes.
+    pub(super) fn place(&self) -> (&Memory, usize, usize) {
+        (&self.memory, self.offset, usize::try_from(self.bytes).unwrap_or(usize::MAX))
+    }
+
     /// Its address on the device.
     #[must_use]
     pub fn address(&self) -> u64 {

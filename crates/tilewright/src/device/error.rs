@@ -72,6 +72,12 @@ pub enum DeviceError {
         /// What the kernel fixes.
         expected: [u32; 3],
     },
+    /// Something that only a GPU can do.
+    #[error("found {device}, expected a GPU; `Device::cuda` opens one")]
+    NoGpu {
+        /// What the device is.
+        device: String,
+    },
     /// Memory of one device was given to another.
     #[error("found a buffer of another device, expected one of this; upload the data here")]
     OtherDevice,

@@ -48,6 +48,21 @@ impl Gpu {
         &self.stream
     }
 
+    /// Lends memory, given as what it is in, where it starts and how many bytes it has, to others who enqueue on the stream.
+    pub(super) fn lend<R>(
+        &self,
+        places: &[(&Memory, usize, usize)],
+        work: impl FnOnce(&Stream, Vec<SliceMut<'_, u8>>) -> R,
+    ) -> Result<R, DeviceError> {
+        let turn = self.turn();
+        let slices = places.iter().map(|&(memory, start, bytes)| match memory {
+            Memory::Gpu(memory) => Ok(self.writable(memory, &turn)?.slice(start..start + bytes)?),
+            Memory::Host(_) => Err(DeviceError::OtherDevice),
+        });
+        let slices = slices.collect::<Result<_, _>>()?;
+        Ok(work(&self.stream, slices))
+    }
+
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         self.stream.synchronize()
     }
@@ -109,7 +124,8 @@ impl Gpu {
         if !std::ptr::eq(self, Arc::as_ptr(&memory.gpu)) {
             return Err(DeviceError::OtherDevice);
         }
-        // SAFETY: the buffer never leaves this module, where all that is done to it goes to the one stream of its device.
+        // SAFETY: the buffer never leaves this module, where all that is done to it goes to the one stream of its device; those it is lent
+        // to have the turn, so that only downloads of plain numbers could come between.
         Ok(unsafe { memory.buffer.shared_mut() })
     }
 }

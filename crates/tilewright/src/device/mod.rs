@@ -94,7 +94,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use tilewright_compiler::Compiler;
-use tilewright_cuda::{Context, Driver, Pack, Stream};
+use tilewright_cuda::{Context, Driver, Pack, SliceMut, Stream};
 use tilewright_hardware::{self as hardware, Arch, TensorMapSpec};
 
 pub use bound::DynBuffer;
@@ -313,6 +313,23 @@ impl Device {
             Backend::Host(host) => Some(host.with_memory(work)),
             Backend::Gpu(_) => None,
         }
+    }
+
+    /// Lends memory to another library that works on the [stream](Device::stream) of this GPU, such as cuBLAS; what it enqueues comes in
+    /// the order of everything else here. `work` must not use the device itself: it has the device's turn.
+    ///
+    /// # Errors
+    /// If this is no GPU, or a buffer is another device's.
+    pub fn lend<R>(
+        &self,
+        buffers: &[&DynBuffer],
+        work: impl FnOnce(&Stream, Vec<SliceMut<'_, u8>>) -> R,
+    ) -> Result<R, DeviceError> {
+        let Backend::Gpu(gpu) = self.backend() else {
+            return Err(DeviceError::NoGpu { device: self.name().to_owned() });
+        };
+        let places = buffers.iter().map(|buffer| buffer.place()).collect::<Vec<_>>();
+        gpu.lend(&places, work)
     }
 
     /// Waits until all that was asked of the device is done.

@@ -1,0 +1,445 @@
+//! `tilewright bench gemm`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use tilewright::cuda::Driver;
+use tilewright::device::{Device, DeviceKind};
+use tilewright::hardware::Element;
+use tilewright::kernels::gemm::{Algorithm, Problem};
+use tilewright_cublaslt::Library;
+
+use super::super::{Failure, table};
+use super::case::{self, Case, Finish, Layout};
+use super::check::{Inputs, check};
+use super::memory::Memory;
+use super::ours::{Choice, Ours};
+use super::peer::Peer;
+use super::plot;
+use super::results::{Journal, Results, Row, today, write_whole};
+use super::shape::{self, SETS, Shape};
+use super::statistics::{Spread, geometric_mean, paired_ratio, rounded};
+use super::timing::{Contestant, Effort, race};
+
+/// Options of `bench gemm`.
+#[derive(Debug, Args)]
+#[command(after_long_help = sets_help())]
+pub(super) struct Options {
+    /// Type of the factors: bf16, f16, tf32, f32, f64, i8, e4m3, e5m2; several with commas
+    #[arg(long, value_delimiter = ',', default_value = "bf16", value_parser = case::element)]
+    dtype: Vec<Element>,
+    /// How the factors lie, as BLAS says it: tn, nn, tt, nt; several with commas
+    #[arg(long, value_delimiter = ',', default_value = "tn")]
+    layout: Vec<Layout>,
+    /// What happens to the sums: none, bias, relu, gelu, bias+relu, bias+gelu; several with commas
+    #[arg(long, value_delimiter = ',', default_value = "none")]
+    epilogue: Vec<Finish>,
+    /// Extents MxNxK, with *BATCH for batches and +PAD for gaps between lines; several with commas
+    #[arg(long, value_delimiter = ',', value_name = "MxNxK")]
+    shape: Vec<Shape>,
+    /// A file of shapes, one a line
+    #[arg(long, value_name = "FILE")]
+    shapes: Option<PathBuf>,
+    /// Shapes that have a name (see the end of --help); several with commas
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    set: Vec<String>,
+    /// Whom to compare with; by default cuBLASLt where it is found
+    #[arg(long)]
+    peer: Option<PeerChoice>,
+    /// Compare results with sums in f64
+    #[arg(long)]
+    check: bool,
+    /// The algorithm to use, as the column `algorithm` shows it
+    #[arg(long, value_name = "TEXT", conflicts_with = "candidates")]
+    algorithm: Option<Algorithm>,
+    /// Measure so many of the algorithms that the model likes best, and take the fastest
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    candidates: u32,
+    /// Where to measure: a number of a GPU, or cpu; by default the first GPU, else the CPU
+    #[arg(long)]
+    device: Option<String>,
+    /// Rounds of measuring that count
+    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Milliseconds of a sample, which is as many launches as fit
+    #[arg(long, value_name = "MS", default_value_t = 3)]
+    sample: u64,
+    /// Copies of the operands, which launches go through; by default as many as fill the GPU's cache three times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    copies: Option<u32>,
+    /// Random numbers of the inputs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keep the results; rows that are done are kept in FILE.partial until all are
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the results
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PeerChoice {
+    Cublas,
+    None,
+}
+
+fn sets_help() -> String {
+    let lines: Vec<String> = SETS.iter().map(|set| format!("  {:8} {}", set.name, set.what)).collect();
+    format!("Sets of shapes:\n{}", lines.join("\n"))
+}
+
+/// Algorithms of the library that are measured to find its best.
+const PEER_ALGORITHMS: usize = 8;
+
+pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
+    let cases = options.cases()?;
+    let device = options.device()?;
+    let library = options.library(&device)?;
+    let head = head(&device, library);
+    write_head(&head, &device, out)?;
+    let mut journal = Journal::begin(options.json.clone(), head)?;
+    let bar = progress(cases.len());
+    for case in &cases {
+        bar.set_message(format!("{} {} {}", case.shape, case.element, case.layout));
+        journal.add(measure(options, &device, library, case));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    write_table(&journal.results.entries, out)?;
+    out.flush()?;
+    let results = journal.finish()?;
+    if let Some(path) = &options.plot {
+        write_whole(path, plot::draw(&results).as_bytes())?;
+    }
+    let mut failures = results.entries.iter().filter_map(|row| Some((row, row.failure.as_ref()?)));
+    match failures.next() {
+        None => Ok(()),
+        Some((row, first)) => Err(Failure::Machine(format!(
+            "{} of {} products failed; the first, {} {} {}: {first}",
+            1 + failures.count(),
+            cases.len(),
+            row.shape,
+            row.dtype,
+            row.layout
+        ))),
+    }
+}
+
+impl Options {
+    /// Everything that was asked for: all types, layouts and epilogues of all shapes.
+    fn cases(&self) -> Result<Vec<Case>, Failure> {
+        let mut shapes = self.shape.clone();
+        if let Some(path) = &self.shapes {
+            let text =
+                std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
+            let named = |error| Failure::Input(format!("{}: {error}", path.display()));
+            shapes.extend(shape::parse_file(&text).map_err(named)?);
+        }
+        for name in &self.set {
+            shapes.extend(shape::set(name).map_err(Failure::Input)?);
+        }
+        if shapes.is_empty() {
+            return Err(Failure::Input("found no shape, expected --shape, --shapes or --set".to_owned()));
+        }
+        let mut cases = Vec::new();
+        for &element in &self.dtype {
+            for &layout in &self.layout {
+                for &finish in &self.epilogue {
+                    cases.extend(shapes.iter().map(|&shape| Case { shape, element, layout, finish }));
+                }
+            }
+        }
+        // What makes no sense is said before anything is measured.
+        cases.iter().try_for_each(|case| case.problem().map(drop))?;
+        Ok(cases)
+    }
+
+    fn device(&self) -> Result<Device, Failure> {
+        match self.device.as_deref() {
+            None => Ok(Device::best()),
+            Some("cpu") => Ok(Device::cpu()),
+            Some(text) => {
+                let wrong = || Failure::Input(format!("--device: found `{text}`, expected cpu or a number"));
+                let ordinal = text.parse::<u32>().map_err(|_| wrong())?;
+                Device::cuda(ordinal).map_err(|error| Failure::Machine(error.to_string()))
+            }
+        }
+    }
+
+    /// The peer, where it can be had. That it cannot is an error only if it was asked for.
+    fn library(&self, device: &Device) -> Result<Option<Library>, Failure> {
+        let missing = match (self.peer, device.kind()) {
+            (Some(PeerChoice::None), _) => return Ok(None),
+            (_, DeviceKind::Cuda) => match Library::load() {
+                Ok(library) => return Ok(Some(library)),
+                Err(error) => error.to_string(),
+            },
+            _ => format!("cuBLASLt needs a GPU, found {}", device.name()),
+        };
+        match self.peer {
+            Some(_) => Err(Failure::Machine(missing)),
+            None => {
+                if device.kind() == DeviceKind::Cuda {
+                    eprintln!("warning: {missing}");
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { rounds: self.rounds as usize, sample: Duration::from_millis(self.sample) }
+    }
+
+    /// Enough to tell algorithms apart.
+    fn quick(&self) -> Effort {
+        Effort { rounds: 5.min(self.rounds as usize), ..self.effort() }
+    }
+}
+
+/// The facts of the machine.
+fn head(device: &Device, library: Option<Library>) -> Results {
+    let what = "Times of matrix products, ours and those of cuBLASLt by turns in one process, operands outside of the cache: medians in \
+                microseconds. A ratio is the peer's time over ours in the same round, and the median of these.";
+    let cuda = || Driver::installed_version().ok().map(|version| format!("CUDA {version}"));
+    let driver = match device.kind() {
+        DeviceKind::Cuda => driver_version().or_else(cuda),
+        _ => None,
+    };
+    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    Results {
+        what: what.to_owned(),
+        gpu: device.name().to_owned(),
+        driver,
+        cublaslt: library.map(|library| library.version()),
+        tilewright: env!("CARGO_PKG_VERSION").to_owned(),
+        date: today(),
+        command: format!("tilewright {command}"),
+        complete: false,
+        entries: Vec::new(),
+    }
+}
+
+/// The version of the driver's build, such as 580.159.04.
+fn driver_version() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let is_version =
+        |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
+    text.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+/// A bar on standard error, if somebody looks at it.
+fn progress(cases: usize) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(cases as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {elapsed} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// One product. What goes wrong is in the row.
+fn measure(options: &Options, device: &Device, library: Option<Library>, case: &Case) -> Row {
+    let mut row = Row {
+        shape: case.shape,
+        dtype: case.element.to_string(),
+        layout: case.layout.to_string(),
+        epilogue: case.finish.to_string(),
+        ..Row::default()
+    };
+    if let Err(failure) = fill(&mut row, options, device, library, case) {
+        row.failure = Some(failure.message().to_owned());
+    }
+    row
+}
+
+fn fill(
+    row: &mut Row,
+    options: &Options,
+    device: &Device,
+    library: Option<Library>,
+    case: &Case,
+) -> Result<(), Failure> {
+    let problem = case.problem()?;
+    let inputs = Inputs::new(&problem, options.seed);
+    if device.kind() == DeviceKind::Cuda {
+        let roofline = case.roofline(&problem, &device.chip());
+        row.roofline_us = Some(rounded(roofline.seconds() * 1e6));
+        row.memory_bound = Some(roofline.is_of_memory());
+    }
+    let memory = Memory::new(device, &problem, &inputs, options.copies)?;
+    let choice = Choice { algorithm: options.algorithm, most: options.candidates as usize };
+    let ours = Ours::choose(device, &problem, &memory, choice)?;
+    let ours = fastest(options, device, &memory, ours)?;
+    row.algorithm = Some(ours.name().to_owned());
+    if options.check {
+        let verdict = judged(device, case, &problem, &inputs, &memory, &ours)?;
+        (row.error, row.compared) = (Some(rounded(verdict.error)), Some(verdict.compared));
+        if let Some(wrong) = verdict.wrong {
+            return Err(Failure::Machine(format!("the result is wrong: {wrong}")));
+        }
+    }
+    let peer = library.map(|library| Peer::new(library, device, case, &problem, &memory)).transpose();
+    let entrants = match &peer {
+        Ok(None) => Ok(Vec::new()),
+        Ok(Some(peer)) => peer.entrants(PEER_ALGORITHMS),
+        Err(failure) => Err(Failure::Machine(failure.message().to_owned())),
+    };
+    let mut entrants = entrants.unwrap_or_else(|failure| {
+        row.peer_failure = Some(failure.message().to_owned());
+        Vec::new()
+    });
+    let first = (!entrants.is_empty()).then(|| entrants.remove(0));
+    if let (true, Some(first)) = (options.check, &first) {
+        let verdict = judged(device, case, &problem, &inputs, &memory, first)?;
+        row.peer_error = Some(rounded(verdict.error));
+    }
+    // The best of the others, if it is better than the first.
+    let best = match &first {
+        Some(first) if !entrants.is_empty() => {
+            let all: Vec<&dyn Contestant> = std::iter::once(first as &dyn Contestant)
+                .chain(entrants.iter().map(|entrant| entrant as _))
+                .collect();
+            let winner = winner(&race(device, &all, memory.copies(), options.quick())?);
+            winner.checked_sub(1).map(|other| entrants.remove(other))
+        }
+        _ => None,
+    };
+    let mut contestants: Vec<&dyn Contestant> = vec![&ours];
+    contestants.extend(first.iter().map(|entrant| entrant as &dyn Contestant));
+    contestants.extend(best.iter().map(|entrant| entrant as &dyn Contestant));
+    let times = race(device, &contestants, memory.copies(), options.effort())?;
+    let spread =
+        |times: &Vec<f64>| Spread::of(times).map(|spread| spread.map(|seconds| rounded(seconds * 1e6)));
+    if let Some(spread) = times.first().and_then(spread) {
+        row.ours_us = Some(spread.median);
+        row.ours_10_to_90_percent = Some([spread.low, spread.high]);
+        row.tflops = Some(rounded(row.rate(spread.median)));
+        row.gbps = Some(rounded(problem.bytes() / spread.median * 1e-3));
+    }
+    let (Some(ours), Some(theirs)) = (times.first(), times.get(1)) else { return Ok(()) };
+    if let Some(spread) = spread(theirs) {
+        row.peer_us = Some(spread.median);
+        row.peer_10_to_90_percent = Some([spread.low, spread.high]);
+    }
+    row.ratio = paired_ratio(theirs, ours).map(rounded);
+    // The first may be the best, also after all that it lost to.
+    let best_times =
+        times.get(2).filter(|best| spread(best).map(|s| s.median) < row.peer_us).unwrap_or(theirs);
+    row.peer_best_us = spread(best_times).map(|spread| spread.median);
+    row.ratio_best = paired_ratio(best_times, ours).map(rounded);
+    row.peer_algorithm = first.map(|first| first.algorithm.to_string());
+    row.peer_best_algorithm =
+        best.map(|best| best.algorithm.to_string()).or_else(|| row.peer_algorithm.clone());
+    Ok(())
+}
+
+/// The fastest of some algorithms of ours; there is one.
+fn fastest(
+    options: &Options,
+    device: &Device,
+    memory: &Memory,
+    mut ours: Vec<Ours>,
+) -> Result<Ours, Failure> {
+    let place = match ours.len() {
+        0 => return Err(Failure::Machine("found no algorithm for this product, expected one".to_owned())),
+        1 => 0,
+        _ => {
+            let all: Vec<&dyn Contestant> = ours.iter().map(|one| one as _).collect();
+            winner(&race(device, &all, memory.copies(), options.quick())?)
+        }
+    };
+    Ok(ours.swap_remove(place))
+}
+
+/// Who has the smallest median.
+fn winner(times: &[Vec<f64>]) -> usize {
+    let median = |times: &Vec<f64>| Spread::of(times).map_or(f64::INFINITY, |spread| spread.median);
+    let medians = times.iter().map(median).enumerate();
+    medians.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(0, |(place, _)| place)
+}
+
+/// Runs a contestant on spoiled memory and looks at the result.
+fn judged(
+    device: &Device,
+    case: &Case,
+    problem: &Problem,
+    inputs: &Inputs,
+    memory: &Memory,
+    contestant: &dyn Contestant,
+) -> Result<super::check::Verdict, Failure> {
+    memory.spoil(problem)?;
+    contestant.launch(0)?;
+    device.synchronize().map_err(super::timing::broken)?;
+    check(case, problem, inputs, &memory.copy(0).d).map_err(super::timing::broken)
+}
+
+fn write_head(head: &Results, device: &Device, out: &mut dyn Write) -> Result<(), Failure> {
+    let facts = [
+        Some(head.gpu.clone()),
+        head.driver.as_ref().map(|driver| format!("driver {driver}")),
+        head.cublaslt.as_ref().map(|version| format!("cuBLASLt {version}")),
+        (device.kind() != DeviceKind::Cuda).then(|| "no GPU: times are this computer's".to_owned()),
+    ];
+    Ok(writeln!(out, "{}", facts.into_iter().flatten().collect::<Vec<_>>().join(", "))?)
+}
+
+fn write_table(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
+    let number =
+        |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+    // Three that mean something, for GPUs and for slower machines.
+    let digits = |value: Option<f64>| match value {
+        Some(value) if value < 0.1 => format!("{value:.1e}"),
+        Some(value) if value < 10.0 => format!("{value:.2}"),
+        other => number(other, 0),
+    };
+    let mut shown = table(&[
+        "shape",
+        "type",
+        "layout",
+        "epilogue",
+        "us",
+        "TFLOP/s",
+        "GB/s",
+        "peer us",
+        "best us",
+        "ratio",
+        "to best",
+        "error",
+        "algorithm",
+    ]);
+    for row in rows {
+        let algorithm =
+            row.failure.as_ref().map(|failure| format!("failed: {failure}")).or(row.algorithm.clone());
+        shown.add_row([
+            row.shape.to_string(),
+            row.dtype.clone(),
+            row.layout.clone(),
+            row.epilogue.clone(),
+            number(row.ours_us, 2),
+            digits(row.tflops),
+            digits(row.gbps),
+            number(row.peer_us, 2),
+            number(row.peer_best_us, 2),
+            number(row.ratio, 3),
+            number(row.ratio_best, 3),
+            number(row.error, 3),
+            algorithm.unwrap_or_default(),
+        ]);
+    }
+    writeln!(out, "{shown}")?;
+    let mean = |pick: fn(&Row) -> Option<f64>| geometric_mean(rows.iter().filter_map(pick));
+    if let (Some(first), Some(best)) = (mean(|row| row.ratio), mean(|row| row.ratio_best)) {
+        writeln!(
+            out,
+            "geometric mean of the ratios: {first:.3} to cuBLASLt's choice, {best:.3} to its best"
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! Results: what is kept of a benchmark, and how it survives what happens to programs and disks.
+//!
+//! While rows come in, they are kept in a file beside the one that was asked for, with `.partial` at the end of its name; it is replaced
+//! as a whole after every row. At the end the file itself is written, also as a whole, and the other one goes. So whoever stops the
+//! program keeps the rows that were done, and nobody ever sees half of a file.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{Failure, npy};
+use super::shape::Shape;
+
+/// A benchmark and its rows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Results {
+    pub(super) what: String,
+    pub(super) gpu: String,
+    pub(super) driver: Option<String>,
+    pub(super) cublaslt: Option<String>,
+    pub(super) tilewright: String,
+    pub(super) date: String,
+    pub(super) command: String,
+    /// Whether all that was asked for was measured.
+    pub(super) complete: bool,
+    pub(super) entries: Vec<Row>,
+}
+
+/// One product. Times in microseconds; a ratio is the peer's time over ours. What is not known is left out.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Row {
+    pub(super) shape: Shape,
+    pub(super) dtype: String,
+    pub(super) layout: String,
+    pub(super) epilogue: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) algorithm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ours_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ours_10_to_90_percent: Option<[f64; 2]>,
+    /// Multiplications and additions a second, in 10^12.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tflops: Option<f64>,
+    /// Bytes of A, B and D a second, in 10^9.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) gbps: Option<f64>,
+    /// The least time that the chip's peaks allow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) roofline_us: Option<f64>,
+    /// Whether that is the time of the bytes, not of the arithmetic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) memory_bound: Option<bool>,
+    /// With the algorithm that the library would choose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_10_to_90_percent: Option<[f64; 2]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_algorithm: Option<String>,
+    /// With the fastest of those that it proposes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_best_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_best_algorithm: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ratio_best: Option<f64>,
+    /// The largest difference from a reference in f64, as a part of what rounding explains: below 1 is right.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_error: Option<f64>,
+    /// Elements that were compared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compared: Option<usize>,
+    /// Why there is no time of ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<String>,
+    /// Why there is no time of the peer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peer_failure: Option<String>,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape { m: 0, n: 0, k: 0, batch: 1, pad: 0 }
+    }
+}
+
+impl Row {
+    /// Multiplications and additions a second, in 10^12, at a time of that many microseconds.
+    pub(super) fn rate(&self, us: f64) -> f64 {
+        let Shape { m, n, k, batch, .. } = self.shape;
+        2.0 * f64::from(m) * f64::from(n) * f64::from(k) * f64::from(batch) / us * 1e-6
+    }
+}
+
+impl Results {
+    /// As it is kept: a line for each row, so that people read it and a diff shows what changed.
+    pub(super) fn to_json(&self) -> Result<String, Failure> {
+        let head = serde_json::to_value(Results { entries: Vec::new(), ..self.clone() })?;
+        let mut text = String::from("{\n");
+        // In the order of the fields, not of the alphabet.
+        for name in ["what", "gpu", "driver", "cublaslt", "tilewright", "date", "command", "complete"] {
+            text += &format!(" \"{name}\": {},\n", head[name]);
+        }
+        let line = |row: &Row| Ok::<_, Failure>(format!("  {}", serde_json::to_string(row)?));
+        let lines = self.entries.iter().map(line).collect::<Result<Vec<_>, _>>()?;
+        text += &format!(" \"entries\": [\n{}\n ]\n}}\n", lines.join(",\n"));
+        Ok(text)
+    }
+
+    /// From a file.
+    pub(super) fn read(path: &Path) -> Result<Results, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
+        serde_json::from_str(&text).map_err(|error| {
+            Failure::Input(format!(
+                "{}: found {error}, expected results of `tilewright bench`",
+                path.display()
+            ))
+        })
+    }
+}
+
+/// Results on their way to a file.
+#[derive(Debug)]
+pub(super) struct Journal {
+    pub(super) results: Results,
+    path: Option<PathBuf>,
+    /// Whether the user was told that rows cannot be kept.
+    warned: bool,
+}
+
+impl Journal {
+    /// Begins, and finds out whether the file can be written before anything is measured.
+    pub(super) fn begin(path: Option<PathBuf>, results: Results) -> Result<Journal, Failure> {
+        let journal = Journal { results, path, warned: false };
+        if let Some(path) = &journal.path {
+            if path.is_dir() {
+                return Err(Failure::Machine(format!("writing {}: it is a folder", path.display())));
+            }
+            journal.keep(path)?;
+        }
+        Ok(journal)
+    }
+
+    /// Adds a row. That it cannot be kept on disk is said once, and no reason to stop: the disk may be well again at the end.
+    pub(super) fn add(&mut self, row: Row) {
+        self.results.entries.push(row);
+        let Some(Err(problem)) = self.path.as_ref().map(|path| self.keep(path)) else { return };
+        if !self.warned {
+            eprintln!("warning: {}; measuring goes on", problem.message());
+            self.warned = true;
+        }
+    }
+
+    fn keep(&self, path: &Path) -> Result<(), Failure> {
+        write_whole(&partial(path), self.results.to_json()?.as_bytes())
+    }
+
+    /// All is measured. Where the file cannot be written, the folder for temporary files gets it.
+    pub(super) fn finish(mut self) -> Result<Results, Failure> {
+        self.results.complete = true;
+        let Some(path) = &self.path else { return Ok(self.results) };
+        let text = self.results.to_json()?;
+        let Err(problem) = write_whole(path, text.as_bytes()) else {
+            // It is there in full elsewhere.
+            let _ = std::fs::remove_file(partial(path));
+            return Ok(self.results);
+        };
+        let elsewhere = std::env::temp_dir().join(path.file_name().unwrap_or("results.json".as_ref()));
+        let kept = match write_whole(&elsewhere, text.as_bytes()) {
+            Ok(()) => format!("the results are in {}", elsewhere.display()),
+            Err(_) => format!("what could be kept is in {}", partial(path).display()),
+        };
+        Err(Failure::Machine(format!("{}; {kept}", problem.message())))
+    }
+}
+
+/// Where rows are kept until all are done.
+fn partial(path: &Path) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(".partial");
+    name.into()
+}
+
+/// Writes a file such that everybody sees all of it or what was there before.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    npy::replace(path, &[bytes]).map_err(|error| Failure::file("writing", path, &error))
+}
+
+/// Today, in the calendar of Greenwich.
+pub(super) fn today() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    date(since.as_secs() / 86_400)
+}
+
+/// The date of a day since 1970, counted in eras of 400 years that begin with March, so that the leap day is the last of its year.
+fn date(days: u64) -> String {
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = match month {
+        0..=9 => (era * 400 + year, month + 3),
+        _ => (era * 400 + year + 1, month - 9),
+    };
+    format!("{year}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results() -> Results {
+        Results {
+            what: "products".to_owned(),
+            gpu: "a \"GPU\"".to_owned(),
+            driver: None,
+            cublaslt: Some("13.8.2".to_owned()),
+            tilewright: "0.1.0".to_owned(),
+            date: "2026-11-15".to_owned(),
+            command: "tilewright bench".to_owned(),
+            complete: false,
+            entries: Vec::new(),
+        }
+    }
+
+    fn row(m: u32) -> Row {
+        let shape = Shape { m, n: 2, k: 3, ..Shape::default() };
+        Row { shape, dtype: "bf16".to_owned(), ours_us: Some(1.5), ..Row::default() }
+    }
+
+    #[test]
+    fn results_are_read_as_they_were_written() {
+        let results = Results { entries: vec![row(1), row(7)], ..results() };
+        let text = results.to_json().unwrap();
+        assert_eq!(serde_json::from_str::<Results>(&text).unwrap(), results);
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("  {")).collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[1].starts_with("  {\"shape\":\"7x2x3\"") && !lines[1].contains("null"), "{}", lines[1]);
+    }
+
+    #[test]
+    fn rows_are_kept_until_the_file_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.json");
+        let partial = folder.path().join("results.json.partial");
+        let mut journal = Journal::begin(Some(path.clone()), results()).unwrap();
+        journal.add(row(1));
+        // Whoever stops the program now has this:
+        let kept = Results::read(&partial).unwrap();
+        assert_eq!((kept.entries.len(), kept.complete, path.exists()), (1, false, false));
+        journal.add(row(2));
+        let all = journal.finish().unwrap();
+        assert_eq!(Results::read(&path).unwrap(), all);
+        assert!(all.complete && all.entries.len() == 2 && !partial.exists());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing temporary stays");
+    }
+
+    #[test]
+    fn a_bad_path_is_noticed_before_anything_is_measured() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().join("no/such/folder.json"), folder.path().to_owned()] {
+            let error = Journal::begin(Some(path), results()).unwrap_err();
+            assert!(matches!(&error, Failure::Machine(text) if text.starts_with("writing ")), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_fails_costs_no_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("bench-{}.json", std::process::id());
+        let mut journal = Journal::begin(Some(folder.path().join(&name)), results()).unwrap();
+        folder.close().unwrap();
+        journal.add(row(1));
+        let error = journal.finish().unwrap_err();
+        let elsewhere = std::env::temp_dir().join(name);
+        assert_eq!(Results::read(&elsewhere).unwrap().entries, [row(1)]);
+        std::fs::remove_file(&elsewhere).unwrap();
+        assert!(
+            error.message().ends_with(&format!("the results are in {}", elsewhere.display())),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn days_become_dates() {
+        for (day, text) in
+            [(0, "1970-01-01"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_772, "2026-11-15")]
+        {
+            assert_eq!(date(day), text);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Contestants and the clock.
+//!
+//! Contestants take turns in one process, and who begins changes from round to round, so that what changes with time happens to all of
+//! them. On a GPU a sample is a graph of many launches between two events: the host takes no part in it, and short kernels are timed as
+//! well as long ones. Launches go through copies of the operands, so that none finds its own in the cache.
+
+use std::time::{Duration, Instant};
+
+use tilewright::cuda::{CudaError, Event, GraphExec, Stream};
+use tilewright::device::{Device, DeviceError};
+
+use super::super::Failure;
+
+/// Something that computes a product.
+pub(super) trait Contestant {
+    /// Enqueues the product of one of the copies of the operands.
+    fn launch(&self, copy: usize) -> Result<(), Failure>;
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Rounds that count; an eighth more come first and do not.
+    pub(super) rounds: usize,
+    /// What one sample should take.
+    pub(super) sample: Duration,
+}
+
+/// The most launches of a sample.
+const MOST_LAUNCHES: usize = 4096;
+
+/// Seconds of a launch, for each contestant in each round.
+pub(super) fn race(
+    device: &Device,
+    contestants: &[&dyn Contestant],
+    copies: usize,
+    effort: Effort,
+) -> Result<Vec<Vec<f64>>, Failure> {
+    let clock = Clock::of(device)?;
+    let laps = contestants
+        .iter()
+        .map(|contestant| clock.prepare(*contestant, copies, effort.sample))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut times = vec![Vec::with_capacity(effort.rounds); laps.len()];
+    let warm_up = effort.rounds.div_ceil(8);
+    for round in 0..warm_up + effort.rounds {
+        for turn in 0..laps.len() {
+            let who = (round + turn) % laps.len();
+            let seconds = clock.run(&laps[who])?;
+            if round >= warm_up {
+                times[who].push(seconds);
+            }
+        }
+    }
+    Ok(times)
+}
+
+/// Launches that are timed together.
+struct Lap<'a> {
+    contestant: &'a dyn Contestant,
+    copies: usize,
+    launches: usize,
+    /// The same as a graph, on a GPU.
+    graph: Option<GraphExec>,
+}
+
+impl Lap<'_> {
+    fn launch_all(&self) -> Result<(), Failure> {
+        (0..self.launches).try_for_each(|launch| self.contestant.launch(launch % self.copies))
+    }
+}
+
+enum Clock {
+    Host,
+    Gpu { stream: Stream, start: Event, end: Event },
+}
+
+impl Clock {
+    fn of(device: &Device) -> Result<Clock, Failure> {
+        let Some(stream) = device.stream() else { return Ok(Clock::Host) };
+        let event = || stream.context().event().map_err(broken);
+        Ok(Clock::Gpu { stream: stream.clone(), start: event()?, end: event()? })
+    }
+
+    /// Launches it on every copy, which also loads what is loaded at the first launch, and finds out how many launches make a sample.
+    fn prepare<'a>(
+        &self,
+        contestant: &'a dyn Contestant,
+        copies: usize,
+        sample: Duration,
+    ) -> Result<Lap<'a>, Failure> {
+        let mut lap = Lap { contestant, copies, launches: copies, graph: None };
+        self.run(&lap)?;
+        lap.launches = launches(sample.as_secs_f64() / self.run(&lap)?, copies);
+        if let Clock::Gpu { stream, .. } = self {
+            let graph = stream.capture(|| lap.launch_all().map_err(Captured::Launch));
+            let graph = graph.map_err(|error| match error {
+                Captured::Launch(failure) => failure,
+                Captured::Driver(error) => broken(error),
+            })?;
+            lap.graph = Some(graph.instantiate().map_err(broken)?);
+        }
+        Ok(lap)
+    }
+
+    /// Seconds of one launch.
+    fn run(&self, lap: &Lap<'_>) -> Result<f64, Failure> {
+        let time = match self {
+            Clock::Host => {
+                let begin = Instant::now();
+                lap.launch_all()?;
+                begin.elapsed()
+            }
+            Clock::Gpu { stream, start, end } => {
+                start.record(stream).map_err(broken)?;
+                match &lap.graph {
+                    Some(graph) => graph.launch(stream).map_err(broken)?,
+                    None => lap.launch_all()?,
+                }
+                end.record(stream).map_err(broken)?;
+                end.synchronize().map_err(broken)?;
+                end.since(start).map_err(broken)?
+            }
+        };
+        #[allow(clippy::cast_precision_loss, reason = "a few thousand launches")]
+        let launches = lap.launches as f64;
+        // Clocks have a resolution; nothing takes no time.
+        Ok(time.max(Duration::from_nanos(1)).as_secs_f64() / launches)
+    }
+}
+
+/// So many launches, each copy as often as the others.
+fn launches(wanted: f64, copies: usize) -> usize {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let wanted = wanted.clamp(1.0, MOST_LAUNCHES as f64) as usize;
+    wanted.next_multiple_of(copies.max(1))
+}
+
+/// Why a capture failed.
+enum Captured {
+    Launch(Failure),
+    Driver(CudaError),
+}
+
+impl From<CudaError> for Captured {
+    fn from(error: CudaError) -> Captured {
+        Captured::Driver(error)
+    }
+}
+
+/// The machine failed us.
+pub(super) fn broken(error: impl Into<DeviceError>) -> Failure {
+    Failure::Machine(error.into().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Notes who was launched on which copy, and takes its time.
+    struct Runner<'a> {
+        name: char,
+        pause: Duration,
+        notes: &'a RefCell<Vec<(char, usize)>>,
+    }
+
+    impl Contestant for Runner<'_> {
+        fn launch(&self, copy: usize) -> Result<(), Failure> {
+            self.notes.borrow_mut().push((self.name, copy));
+            std::thread::sleep(self.pause);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn contestants_take_turns_on_all_copies() {
+        let notes = RefCell::new(Vec::new());
+        let runner = |name, pause| Runner { name, pause: Duration::from_millis(pause), notes: &notes };
+        let (slow, fast) = (runner('s', 6), runner('f', 2));
+        let effort = Effort { rounds: 3, sample: Duration::from_micros(1) };
+        let times = race(&Device::cpu(), &[&slow, &fast], 2, effort).unwrap();
+        assert_eq!(times.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3]);
+        assert!(times[0].iter().zip(&times[1]).all(|(slow, fast)| slow > fast), "{times:?}");
+        // After the warm-up, who begins changes; every sample uses both copies.
+        let notes = notes.borrow();
+        let turns: String = notes[notes.len() - 16..].iter().map(|(name, _)| name).collect();
+        assert_eq!(turns, "ssffffssssffffss");
+        assert!(notes.iter().any(|&(_, copy)| copy == 1));
+    }
+
+    #[test]
+    fn samples_have_whole_rounds_of_the_copies() {
+        assert_eq!([0.3, 10.0, 11.5, 1e9].map(|wanted| launches(wanted, 5)), [5, 10, 15, 4100]);
+        assert_eq!(launches(f64::INFINITY, 1), MOST_LAUNCHES);
+    }
+
+    #[test]
+    fn a_contestant_that_fails_ends_the_race() {
+        struct Broken;
+        impl Contestant for Broken {
+            fn launch(&self, _: usize) -> Result<(), Failure> {
+                Err(Failure::Machine("out of order".to_owned()))
+            }
+        }
+        let effort = Effort { rounds: 1, sample: Duration::from_millis(1) };
+        let error = race(&Device::cpu(), &[&Broken], 1, effort).unwrap_err();
+        assert_eq!(error.message(), "out of order");
+    }
+}
