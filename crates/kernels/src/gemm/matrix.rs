@@ -151,12 +151,6 @@ impl GlobalMatrix {
         }
     }
 
-    /// The element at a place, or zero outside of the matrix and where a guard does not hold.
-    #[track_caller]
-    pub(super) fn load<R: Number>(&self, place: &Place, further: u32, guard: Option<Val<bool>>) -> Val<R> {
-        self.load_run(place, further, 1, guard)[0]
-    }
-
     /// Neighbours in a row, so many columns further, in one access: the matrix lies so that it can, and they are all inside or all
     /// outside, where they are zero as where a guard does not hold.
     #[track_caller]

@@ -11,6 +11,9 @@ use tilewright_lang::prelude::*;
 
 use super::recipe::{Binding, Operand, Recipe};
 
+/// Loads of shares that are under way at once.
+const LOADS_AHEAD: usize = 8;
+
 /// What the host must know about a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Split {
@@ -112,9 +115,16 @@ fn combine<T: Number>(
     let last = shares.arrived.ptr().load() == parts - 1;
     let mut totals = vec![Vector::splat(T::ZERO, len); count];
     if last {
-        for part in 0..parts {
-            let slot = shares.of_thread(first + part.cast::<u64>(), count, len);
-            totals = totals.iter().zip(slot).map(|(&total, from)| total + from.load_vector(len)).collect();
+        // Some at a time: the loads of all would take as many registers again as the sums.
+        for some in (0..count).step_by(LOADS_AHEAD) {
+            let some = some..count.min(some + LOADS_AHEAD);
+            let mut sums = totals[some.clone()].to_vec();
+            for part in 0..parts {
+                let slot = shares.of_thread(first + part.cast::<u64>(), count, len);
+                let loaded = slot[some.clone()].iter().map(|from| from.load_vector(len));
+                sums = sums.iter().zip(loaded).map(|(&sum, more)| sum + more).collect();
+            }
+            totals.splice(some, sums);
         }
     }
     (last, totals)

@@ -53,6 +53,8 @@ pub struct Staged<R> {
     scalars: Vec<(String, Val<R>)>,
     operands: Vec<Declared<R>>,
     c: Option<GlobalMatrix>,
+    /// Neighbours in a row of C that one access takes, at most.
+    c_vector: u32,
 }
 
 /// Which element of a vector: of which member of the batch, if each has its own, and the index.
@@ -112,6 +114,7 @@ impl Epilogue {
             c: self
                 .reads_c()
                 .then(|| GlobalMatrix::declare("c", &problem.c, problem.types.c, problem.batching)),
+            c_vector: 1,
         }
     }
 }
@@ -216,6 +219,14 @@ fn below(index: Val<u32>, extent: Val<u32>) -> Val<bool> {
 }
 
 impl<R: Number> Staged<R> {
+    /// Reads runs of C in one access where places have no bounds. `vector` is [`Epilogue::c_vector`], which is then part of the kernel's
+    /// key; without this call C is read element by element.
+    #[must_use]
+    pub fn with_c_vector(mut self, vector: u32) -> Staged<R> {
+        self.c_vector = vector;
+        self
+    }
+
     /// Another piece begins: nothing that was loaded for the last one is kept.
     #[track_caller]
     pub fn begin(&mut self) {
@@ -389,7 +400,12 @@ impl<R: Number, N: OnDevice> Machine for OnPlace<'_, R, N> {
         let (place, guard) = (self.on_d, self.guards.last().copied());
         match (self.c, self.staged.c) {
             (Some(c), _) => c.elements().into_iter().map(N::read).collect(),
-            (None, Some(c)) => (0..to_u32(count)).map(|i| N::read(c.load::<R>(&place, i, guard))).collect(),
+            (None, Some(c)) => {
+                let most = if place.bounds.is_none() { self.staged.c_vector } else { 1 };
+                let width = most.min(1 << count.trailing_zeros());
+                let starts = (0..to_u32(count)).step_by(width as usize);
+                starts.flat_map(|i| c.load_run::<R>(&place, i, width, guard)).map(N::read).collect()
+            }
             (None, None) => vec![N::of(0.0); count],
         }
     }

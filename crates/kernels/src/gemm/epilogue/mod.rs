@@ -45,7 +45,7 @@ pub use reduce::{Pieces, add_reductions, with_reductions};
 pub use reference::{HostNumber, HostOperands, Reference, decode, encode};
 
 use super::matrix::GlobalMatrix;
-use super::problem::{Placement, Problem, Types};
+use super::problem::{Batching, Placement, Problem, Storage, Types};
 use super::recipe::{Binding, Operand};
 
 /// What happens to the sums of a product on their way to D.
@@ -282,6 +282,18 @@ impl Epilogue {
     #[must_use]
     pub fn reduces(&self) -> bool {
         self.any(|expr| matches!(expr, Expr::Store(ExtraOperand { access: Access::Reduce(_), .. }, _)))
+    }
+
+    /// Neighbours in a row of C that one access may take wherever it starts at a multiple of as many; 1 if C is not read.
+    #[must_use]
+    pub fn c_vector(&self, problem: &Problem) -> u32 {
+        let batch = if problem.batching == Batching::Strided { problem.batch } else { 1 };
+        match problem.c.storage {
+            Storage::RowMajor if self.reads_c() => {
+                problem.c.vector(problem.types.c, batch, 16 / problem.types.c.bytes())
+            }
+            _ => 1,
+        }
     }
 
     /// Columns of the product that make one column of D.
