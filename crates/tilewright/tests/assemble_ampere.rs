@@ -14,13 +14,10 @@ type Row = (&'static str, Element, (bool, bool));
 
 const ROWS: &[Row] = &[
     ("ampere 128x128x32 w2x2 i16 s4 g8 p4", Element::BF16, (true, true)),
-    ("ampere 128x128x32 w2x2 i16 s4 g8 p1", Element::BF16, (false, false)),
     ("ampere 128x128x64 w2x2 i32 s4 g8 p4", Element::I8, (false, false)),
-    ("ampere 128x128x64 w2x2 i32 s4 g8 p1", Element::I8, (false, false)),
     ("ampere 128x128x16 w2x2 i8 s4 g8 p4", Element::TF32, (false, false)),
     ("ampere 128x128x16 w2x2 i8 s4 g8 p4", Element::TF32, (true, true)),
     ("ampere 128x128x64 w2x2 i32 s4 g8 p4", Element::E4M3, (true, true)),
-    ("ampere 128x64x16 w2x2 i4 s4 g8 p3", Element::F64, (true, true)),
     ("ampere 128x64x16 w2x2 i16 s4 g8 p3", Element::F64, (false, true)),
     ("ampere 128x256x32 w2x4 i16 s3 g8 p1", Element::BF16, (true, true)),
     ("ampere 256x128x32 w4x2 i16 s3 g8 p1", Element::BF16, (true, false)),
@@ -60,6 +57,10 @@ fn main() {
         for chip in ["a100", "l40s", "h200"] {
             let Some(gpu) = Gpu::named(chip) else { continue };
             let Ok(config) = text.parse::<Config>() else { continue };
+            // Ada's code is Ampere's but for 8-bit floats.
+            if chip == "l40s" && element != Element::E4M3 {
+                continue;
+            }
             // Instructions that only later chips have.
             if config.check(&problem(element, majors), gpu).is_err() {
                 continue;
@@ -70,7 +71,7 @@ fn main() {
             );
         }
     }
-    assert!(trials.len() > 2 * ROWS.len(), "most configurations run on most chips");
+    assert!(trials.len() > ROWS.len(), "most configurations run on both chips");
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 

@@ -1,9 +1,11 @@
 //! `mma.sync` and `cp.async`: types, storages, alignments, edges, batches and split-K.
 
+use tilewright::device::{Device, Options};
+use tilewright::gemm::{Operands, Prepared};
 use tilewright::hardware::{Element, Gpu};
 use tilewright::kernels::gemm::ampere::Config;
-use tilewright::kernels::gemm::epilogue::Epilogue;
-use tilewright::kernels::gemm::{Accumulation, Batching, Placement, Problem, Storage, Types};
+use tilewright::kernels::gemm::epilogue::{Access, Epilogue, HostOperands, Reference, decode, encode};
+use tilewright::kernels::gemm::{Accumulation, Batching, Operand, Placement, Problem, Storage, Types};
 
 use crate::common::Case;
 
@@ -85,10 +87,10 @@ fn mixed_bytes_in_all_storages() {
 #[test]
 fn eight_bit_floats_in_all_storages() {
     let types = Types::of(Element::E4M3);
-    all_storages(types, (50, 45, 77));
+    all_storages(types, (34, 33, 70));
     let mixed = Types { b: Element::E5M2, ..types };
-    check(small(Element::E4M3), Problem::new(50, 45, 77, mixed));
-    let promoted = Problem { accumulation: Accumulation::Promoted, ..Problem::new(50, 45, 200, types) };
+    check(small(Element::E4M3), Problem::new(34, 33, 70, mixed));
+    let promoted = Problem { accumulation: Accumulation::Promoted, ..Problem::new(20, 20, 150, types) };
     check(small(Element::E4M3), promoted);
 }
 
@@ -102,14 +104,13 @@ fn every_width_of_copies() {
             // The shortest leading dimension that this width divides and the next does not.
             let leading =
                 |extent: u64| (extent..).find(|n| n % odd == 0 && (odd * bytes == 16 || n % (2 * odd) != 0));
-            for storage in BOTH {
-                let types = Types::of(element);
-                let mut problem = with_storages(Problem::new(40, 37, k, types), storage, storage, storage);
-                problem.a.leading = leading(problem.a.leading).unwrap();
-                problem.b.leading = leading(problem.b.leading).unwrap();
-                problem.d.leading = leading(problem.d.leading).unwrap();
-                check(small(element), problem);
-            }
+            let storage = BOTH[(width.ilog2() % 2) as usize];
+            let problem = Problem::new(36, 33, k, Types::of(element));
+            let mut problem = with_storages(problem, storage, storage, storage);
+            problem.a.leading = leading(problem.a.leading).unwrap();
+            problem.b.leading = leading(problem.b.leading).unwrap();
+            problem.d.leading = leading(problem.d.leading).unwrap();
+            check(small(element), problem);
         }
     }
 }
@@ -131,7 +132,7 @@ fn alpha_and_beta() {
             [(Element::BF16, Element::BF16), (Element::F64, Element::F64), (Element::I8, Element::F32)]
         {
             let types = Types::of(element).with_result(d);
-            let problem = with_storages(Problem::new(40, 37, 19, types), BOTH[0], BOTH[1], storage);
+            let problem = with_storages(Problem::new(40, 40, 19, types), BOTH[0], BOTH[1], storage);
             let problem = Problem { epilogue: Epilogue::linear(), ..problem };
             let recipe = small(element).recipe(&problem, h200()).unwrap();
             Case { alpha: 2.0, beta: -1.0, ..Case::new(problem) }.check(&recipe);
@@ -211,6 +212,7 @@ fn large_tiles() {
     for (text, element) in [
         ("ampere 128x256x32 w2x4 i16 s3 g8 p1", Element::BF16),
         ("ampere 128x128x32 w2x2 i16 s4 g8 p1", Element::F16),
+        ("ampere 16x128x32 w1x4 i16 s5 g8 p1", Element::BF16),
         ("ampere 128x128x64 w2x2 i32 s3 g8 p1", Element::I8),
         ("ampere 128x64x16 w2x2 i16 s4 g8 p1", Element::F64),
     ] {
@@ -247,6 +249,12 @@ fn what_cannot_be_is_refused_with_the_reason() {
             h200,
             "tensor cores multiply",
         ),
+        (
+            "ampere 64x64x64 w2x2 i16 s3 g8 p1",
+            &Problem::new(64, 64, 64, Types { accumulate: Element::F16, ..Types::of(Element::F16) }),
+            h200,
+            "tensor cores multiply",
+        ),
     ] {
         let found = message(text, problem, gpu);
         assert!(found.contains(part), "{text}: {found}");
@@ -267,5 +275,176 @@ fn candidates_are_legal_and_different() {
                 }
             }
         }
+    }
+}
+
+/// Wavefronts of shared memory that bank conflicts add, for each one that is needed. Fragments must have none.
+fn conflicts(config: Config, problem: &Problem) -> f64 {
+    let device = Device::simulator_with(Options { count: true, check: false, ..Options::default() });
+    let zeros = |placement: &Placement, lines: u32, element: Element| {
+        let bytes = placement.leading * u64::from(lines) * u64::from(element.bytes());
+        device.alloc_zeroed::<u8>(usize::try_from(bytes).unwrap()).unwrap()
+    };
+    let (a, b) = (&problem.a, &problem.b);
+    let lines = |placement: &Placement, rows, columns| {
+        if placement.storage == Storage::RowMajor { rows } else { columns }
+    };
+    let operands = Operands::new()
+        .with(Operand::A, &zeros(a, lines(a, problem.m, problem.k), problem.types.a))
+        .with(Operand::B, &zeros(b, lines(b, problem.k, problem.n), problem.types.b))
+        .with(Operand::D, &zeros(&problem.d, lines(&problem.d, problem.m, problem.n), problem.types.d));
+    let recipe = config.recipe(problem, h200()).unwrap();
+    let reports = Prepared::new(&device, &recipe, &operands).unwrap().run().unwrap();
+    let counts = &reports[0].simulation().unwrap().counts;
+    // Fragments are read by matrix loads or element by element, results by vectors.
+    let fragments =
+        |text: &str| text.starts_with("ldmatrix") || (text.starts_with("ld.shared") && !text.contains(".v"));
+    let mut reads = counts.sites().iter().filter(|site| fragments(&site.instruction)).peekable();
+    assert!(reads.peek().is_some());
+    assert!(reads.all(|site| site.bank_conflicts == 0), "fragments of {config} meet in a bank");
+    counts.shared.conflicts as f64 / (counts.shared.wavefronts - counts.shared.conflicts) as f64
+}
+
+#[test]
+fn tiles_hardly_meet_in_banks() {
+    for (text, element) in [
+        ("ampere 128x128x32 w2x2 i16 s3 g8 p1", Element::BF16),
+        ("ampere 64x64x64 w2x2 i16 s3 g8 p1", Element::BF16),
+        ("ampere 128x64x16 w2x2 i8 s3 g8 p1", Element::TF32),
+        ("ampere 128x64x64 w2x2 i32 s3 g8 p1", Element::I8),
+        ("ampere 64x64x16 w2x2 i8 s3 g8 p1", Element::F64),
+    ] {
+        let config: Config = text.parse().unwrap();
+        for (i, (a, b)) in BOTH.into_iter().flat_map(|a| BOTH.map(|b| (a, b))).enumerate() {
+            let problem = Problem::new(config.m, config.n, 4 * config.k, Types::of(element));
+            let problem = with_storages(problem, a, b, BOTH[i % 2]);
+            let added = conflicts(config, &problem);
+            println!("{config} {element} A {a:?} B {b:?}: {added:.3}");
+            assert!(added < 0.2, "{config} {element} A {a:?} B {b:?}: {added}");
+        }
+    }
+}
+
+/// Elements of a dense matrix or vector: multiples of a quarter, exact in every type.
+fn numbers(salt: u64, element: Element, count: u64) -> Vec<u8> {
+    let whole = if element.is_int() { 1.0 } else { 4.0 };
+    let mut memory = vec![0; usize::try_from(count).unwrap() * element.bytes() as usize];
+    for i in 0..count {
+        let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ salt.wrapping_mul(0xD134_2543_DE82_EF95);
+        let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let value = f64::from(u32::try_from((mixed >> 33) % 9).unwrap()) - 4.0;
+        encode(element, &mut memory, i, value / whole);
+    }
+    memory
+}
+
+fn index(placement: &Placement, row: u32, column: u32) -> u64 {
+    let (slow, fast) = if placement.storage == Storage::RowMajor { (row, column) } else { (column, row) };
+    u64::from(slow) * placement.leading + u64::from(fast)
+}
+
+/// One product of dense matrices with any epilogue, against the host's in f64. Errors are relative, and absolute below one.
+fn check_epilogue(config: Config, types: Types, epilogue: Epilogue, d: Storage, tolerance: f64) {
+    let (m, n, k) = (40, 42, 24);
+    let merged = epilogue.columns_for_one();
+    let d = Placement::dense(d, m, n / merged);
+    let problem = Problem { epilogue, d, c: d, ..Problem::new(m, n, k, types) };
+    let (a, b) = (numbers(1, types.a, u64::from(m * k)), numbers(2, types.b, u64::from(k * n)));
+    let device = Device::simulator();
+    let d_count = u64::from(m * n / merged);
+    let result = device.alloc::<u8>(usize::try_from(d_count * u64::from(types.d.bytes())).unwrap()).unwrap();
+    let recipe = config.recipe(&problem, h200()).unwrap();
+    // What must be zero is, and the rest is anything.
+    let workspace: Vec<u8> =
+        (0..recipe.workspace.max(1)).map(|i| u8::from(i >= recipe.zeroed) * 0x7f).collect();
+    let mut operands = Operands::new()
+        .with(Operand::A, &device.upload(&a).unwrap())
+        .with(Operand::B, &device.upload(&b).unwrap())
+        .with(Operand::D, &result)
+        .with(Operand::Workspace, &device.upload(&workspace).unwrap())
+        .with_scalar("alpha", 0.5);
+    let extras = problem.epilogue.operands();
+    let memory: Vec<Vec<u8>> = extras
+        .iter()
+        .zip(3..)
+        .map(|(extra, salt)| numbers(salt, extra.element, extra.elements(&problem)))
+        .collect();
+    let mut given = HostOperands::new().with_scalar("alpha", 0.5);
+    let mut written = Vec::new();
+    for (extra, memory) in extras.iter().zip(&memory) {
+        let buffer = device.upload(memory).unwrap();
+        operands = operands.with(Operand::Extra(extra.name.clone()), &buffer);
+        match extra.access {
+            Access::Read => given = given.with(&extra.name, memory),
+            _ => written.push((extra, buffer, vec![None; memory.len()])),
+        }
+    }
+    for report in Prepared::new(&device, &recipe, &operands).unwrap().run().unwrap() {
+        report.expect_clean().unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    let close = |what: &str, found: f64, expected: f64| {
+        let error = (found - expected).abs() / expected.abs().max(1.0);
+        assert!(error <= tolerance, "{what} is {found}, expected {expected}; {config} {}", problem.epilogue);
+    };
+    let reference = Reference::new(&problem, &given).unwrap();
+    let found = result.to_vec().unwrap();
+    for row in 0..m {
+        let sum = |column: u32| -> f64 {
+            let at = |k_| {
+                decode(types.a, &a, index(&problem.a, row, k_))
+                    * decode(types.b, &b, index(&problem.b, k_, column))
+            };
+            (0..k).map(at).sum()
+        };
+        let sums: Vec<f64> = (0..n).map(sum).collect();
+        let expected = reference.row((0, row, 0), &sums, &[], &mut |operand, i, value: f64| {
+            let (.., values) = written.iter_mut().find(|(known, ..)| known.name == operand.name).unwrap();
+            let known = &mut values[usize::try_from(i).unwrap()];
+            *known = Some(match operand.access {
+                Access::Reduce(how) => how.combine(known.unwrap_or(how.start()), value),
+                _ => value,
+            });
+        });
+        for (column, expected) in (0..).zip(expected) {
+            let found = decode(types.d, &found, index(&problem.d, row, column));
+            close(&format!("D({row}, {column})"), found, expected);
+        }
+    }
+    for (extra, buffer, values) in written {
+        let found = buffer.to_vec().unwrap();
+        for (i, expected) in (0..).zip(values).filter_map(|(i, value)| Some((i, value?))) {
+            close(&format!("{} of {}", i, extra.name), decode(extra.element, &found, i), expected);
+        }
+    }
+}
+
+#[test]
+fn epilogues_with_operands_pairs_and_reductions() {
+    for d in BOTH {
+        let bf16 = Types::of(Element::BF16);
+        let config = small(Element::BF16);
+        let bias = Epilogue::new().alpha().bias_per_column("bias", Element::BF16);
+        check_epilogue(config, bf16, bias.gelu(), d, 1e-2);
+        check_epilogue(config, bf16.with_result(Element::F32), Epilogue::new().swiglu(), d, 1e-5);
+        let x = Placement::dense(Storage::RowMajor, 40, 42);
+        let all = Epilogue::new().residual("x", Element::F32, x).store("before", Element::BF16, x).relu();
+        let all = all.row_sums("sums").column_max("columns").amax("largest");
+        check_epilogue(
+            Config { parts: 2, k: 16, ..config },
+            bf16.with_result(Element::F32),
+            all.clone(),
+            d,
+            1e-2,
+        );
+        check_epilogue(small(Element::F64), Types::of(Element::F64), Epilogue::new().alpha(), d, 0.0);
+        let scaled = Epilogue::new().scale_rows("sa", Element::F32).scale_columns("sb", Element::F32);
+        check_epilogue(
+            small(Element::I8),
+            Types::of(Element::I8).with_result(Element::BF16),
+            scaled,
+            d,
+            1e-2,
+        );
     }
 }

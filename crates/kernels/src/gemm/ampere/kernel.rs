@@ -9,13 +9,13 @@ use std::cell::RefCell;
 
 use tilewright_lang::prelude::*;
 
-use super::Plan;
 use super::fragments::Reader;
 use super::load::{Fetcher, Window};
-use super::reduce::Partials;
 use super::result::Output;
+use super::{Plan, promoted};
 use crate::gemm::epilogue::Place;
 use crate::gemm::matrix::GlobalMatrix;
+use crate::gemm::split::Shares;
 
 /// What a block computes.
 struct Work {
@@ -50,7 +50,7 @@ fn work(m: Val<u32>, n: Val<u32>, group: Val<u32>, parts: Val<u32>, plan: &Plan)
 }
 
 /// `D = epilogue(A * B)`. Every extent is a parameter of the launch.
-#[kernel(threads = plan.config.threads(), name = "gemm_ampere")]
+#[kernel(threads = plan.config.threads(), min_blocks = 1, name = "gemm_ampere")]
 pub(super) fn product<A: Element, B: Element, C: Number, R: Number>(
     m: Val<u32>,
     n: Val<u32>,
@@ -64,8 +64,8 @@ pub(super) fn product<A: Element, B: Element, C: Number, R: Number>(
     let a = GlobalMatrix::declare("a", &problem.a, plan.a.element, problem.batching);
     let b = GlobalMatrix::declare("b", &problem.b, plan.b.element, problem.batching);
     let d = GlobalMatrix::declare("d", &problem.d, problem.types.d, problem.batching);
-    let epilogue = problem.epilogue.stage::<R>(problem);
-    let partials: Option<Partials> = plan.split.then(Partials::declare);
+    let epilogue = problem.epilogue.stage::<R>(problem).with_c_vector(problem.epilogue.c_vector(problem));
+    let shares = plan.split.then(|| Shares::<C>::declare(plan.config.threads()));
 
     let mma = WarpMma::<A, B, C>::new(plan.shape);
     let (threads, stage_bytes) = (config.threads(), plan.stage_bytes());
@@ -100,7 +100,7 @@ pub(super) fn product<A: Element, B: Element, C: Number, R: Number>(
     let mut right = reader_b.right(mma, full, 0);
     let (rows, columns) = plan.products();
     let zeros = || vec![vec![mma.zero(); columns as usize]; rows as usize];
-    let promoted = plan.promoted();
+    let promoted = promoted(problem);
     let mut sums = zeros();
     for _ in 0..steps {
         let mut recent = if promoted { zeros() } else { sums.clone() };
@@ -142,15 +142,39 @@ pub(super) fn product<A: Element, B: Element, C: Number, R: Number>(
     let strips = plan.strips();
     let scratch = memory.ptr().byte_add(warp_id() * strips.bytes()).cast::<C>();
     let output = Output { epilogue: RefCell::new(epilogue), d, strips };
-    match partials {
+    match shares {
         None => output.store(&sums, corner, scratch),
-        Some(partials) => {
-            if partials.leave(work.tile, parts, work.part, &sums, threads) {
-                let total = partials.total(work.tile, parts, &sums, threads);
-                output.store(&total, corner, scratch);
+        Some(shares) => {
+            let (last, total) = shares.combine(work.tile, (work.part, parts), &pieces(&sums));
+            if last {
+                output.store(&fragments(&sums, &total), corner, scratch);
             }
         }
     }
+}
+
+/// The sums of a thread in pieces of 16 bytes.
+fn pieces<C: Number>(sums: &[Vec<Fragment<C>>]) -> Vec<Vector<C>> {
+    let each = 16 / C::ELEMENT.bytes();
+    let of = |sum: &Fragment<C>| {
+        let values = (*sum).values();
+        (0..values.len())
+            .step_by(each as usize)
+            .map(move |first| values.slice(first, each))
+            .collect::<Vec<_>>()
+    };
+    sums.iter().flatten().flat_map(of).collect()
+}
+
+/// Fragments like those of `sums`, of other pieces.
+#[track_caller]
+fn fragments<C: Number>(sums: &[Vec<Fragment<C>>], pieces: &[Vector<C>]) -> Vec<Vec<Fragment<C>>> {
+    let mut rest = pieces.iter().copied();
+    let mut fragment = |sum: &Fragment<C>| {
+        let count = (*sum).values().len() * C::ELEMENT.bytes() / 16;
+        sum.with_values(Vector::concat(rest.by_ref().take(count as usize)))
+    };
+    sums.iter().map(|row| row.iter().map(&mut fragment).collect()).collect()
 }
 
 fn added<C: Number>(x: &[Vec<Fragment<C>>], y: &[Vec<Fragment<C>>]) -> Vec<Vec<Fragment<C>>> {

@@ -6,7 +6,6 @@
 //! | `kernel` | the kernel from top to bottom |
 //! | `load` | tiles from global to shared memory, at any alignment |
 //! | `fragments` | operands from shared memory to registers |
-//! | `reduce` | split-K: sums of several blocks, in a fixed order |
 //! | `result` | sums to D, through the epilogue |
 //!
 //! Contract: everything but extents, strides and numbers of the run is part of a kernel's key. Any extents work with any configuration;
@@ -15,7 +14,6 @@
 mod fragments;
 mod kernel;
 mod load;
-mod reduce;
 mod result;
 
 use std::fmt;
@@ -26,9 +24,11 @@ use tilewright_hardware::{Element, Gpu, Major, mma};
 use tilewright_lang::prelude::{E4m3, E5m2, Kernel, Tf32, bf16, f16};
 
 use super::GemmError;
+use super::epilogue::add_reductions;
 use super::matrix::GlobalMatrix;
 use super::problem::{Accumulation, Batching, Placement, Problem, Types};
 use super::recipe::{Binding, KernelSource, Launch, Operand, Recipe};
+use super::split::Split;
 use fragments::Order;
 use load::{Reading, Side, major, reading};
 use result::Strips;
@@ -181,8 +181,8 @@ impl Config {
         if swizzled(a, k_a) || swizzled(b, k_b) {
             return Err(self.refuse("the tile is deeper than 128 bytes, where k is contiguous"));
         }
-        let sides = if types.a.is_float() && problem.accumulation == Accumulation::Promoted { 2 } else { 1 };
-        let sums = warp_m * warp_n / 32 * types.accumulate.bytes() / 4 * sides;
+        let sets = if promoted(problem) { 2 } else { 1 };
+        let sums = warp_m * warp_n / 32 * types.accumulate.bytes() / 4 * sets;
         if sums > MOST_SUMS {
             return Err(self.refuse(format!("{sums} registers of sums; expected at most {MOST_SUMS}")));
         }
@@ -216,7 +216,8 @@ impl Config {
     fn atom(&self, types: Types, gpu: &Gpu) -> Result<&'static mma::Mma, GemmError> {
         let Types { a, b, accumulate, d, .. } = types;
         let of_types = |atom: &&mma::Mma| {
-            atom.group == mma::Group::Warp && (atom.a, atom.b, atom.c) == (a, b, accumulate)
+            let wide = matches!(atom.c, Element::F32 | Element::F64 | Element::I32);
+            wide && atom.group == mma::Group::Warp && (atom.a, atom.b, atom.c) == (a, b, accumulate)
         };
         let all: Vec<&'static mma::Mma> = mma::all().filter(of_types).collect();
         if all.is_empty() {
@@ -282,16 +283,14 @@ impl Config {
         bindings.extend(GlobalMatrix::bindings("d", Operand::D, &problem.d));
         bindings.extend(problem.epilogue.bindings(problem));
         let mut recipe = Recipe::default();
-        if plan.split {
-            recipe.zeroed = (tiles * 4).next_multiple_of(256);
-            let tile_bytes = u64::from(self.m * self.n * problem.types.accumulate.bytes());
-            recipe.workspace = recipe.zeroed + tiles * u64::from(parts) * tile_bytes;
-            bindings.push(("counters".to_owned(), Binding::Pointer(Operand::Workspace, 0)));
-            bindings.push(("partials".to_owned(), Binding::Pointer(Operand::Workspace, recipe.zeroed)));
-        }
+        let bytes = u64::from(self.m * self.n * problem.types.accumulate.bytes());
+        Split { parts, tiles, bytes }.provide(&mut recipe, &mut bindings);
         let blocks = u32::try_from(tiles * u64::from(parts)).map_err(|_| self.refuse("too many blocks"))?;
+        let pieces =
+            plan.strips().pieces(problem.m.next_multiple_of(self.m), problem.n.next_multiple_of(self.n));
         let kernel = KernelSource { key: plan.key(), stage: Arc::new(move || plan.stage()) };
         recipe.launches.push(Launch { kernel, grid: [blocks, 1, 1], bindings });
+        add_reductions(problem, pieces, &mut recipe);
         Ok(recipe)
     }
 
@@ -321,13 +320,21 @@ impl Config {
                 (64, 128, 2, 2),
                 (64, 64, 2, 2),
                 (64, 32, 2, 1),
+                (32, 128, 1, 4),
                 (32, 64, 1, 2),
+                (16, 128, 1, 4),
+                (128, 16, 4, 1),
                 (32, 32, 1, 1),
             ],
         };
         let depths = [64, 128];
         let blocks_at_once = u64::from(gpu.multiprocessors);
+        // Tiles that are mostly empty are not worth trying, as long as there are others.
+        let wasteful = |tile: u32, extent: u32| tile > 32 && tile / 2 >= extent;
         for &(m, n, warps_m, warps_n) in tiles {
+            if wasteful(m, problem.m) || wasteful(n, problem.n) {
+                continue;
+            }
             for (&inner, &depth) in
                 inners.iter().flat_map(|inner| depths.iter().map(move |depth| (inner, depth)))
             {
@@ -396,17 +403,6 @@ impl Plan {
         (m / self.shape.0, n / self.shape.1)
     }
 
-    /// Whether sums are kept outside of the tensor core.
-    fn promoted(&self) -> bool {
-        let eight_bits = self.problem.types.a.bits() == 8 && self.problem.types.a.is_float();
-        eight_bits && self.problem.accumulation == Accumulation::Promoted
-    }
-
-    /// The type that the epilogue computes in is that of the sums, but for integers that become something else.
-    fn integers_to_the_end(&self) -> bool {
-        self.problem.epilogue.is_identity() && self.problem.types.d.is_int()
-    }
-
     /// Everything that decides what is staged.
     fn key(&self) -> String {
         let Config { m, n, k, warps_m, warps_n, inner, stages, .. } = self.config;
@@ -414,18 +410,19 @@ impl Plan {
         let (rows, columns) = (Order::of(&self.a), Order::of(&self.b));
         format!(
             "ampere {m}x{n}x{k} w{warps_m}x{warps_n} i{inner} s{stages} shape {:?} types {types:?} a {} v{} {rows:?} b {} v{} {columns:?} \
-             c {:?} d {:?} v{} {batching:?} several {} split {} promoted {} epilogue {epilogue:?}",
+             c {:?} v{} d {:?} v{} {batching:?} several {} split {} promoted {} epilogue {epilogue}",
             self.shape,
             self.a.major,
             self.a.vector,
             self.b.major,
             self.b.vector,
             c.storage,
+            epilogue.c_vector(&self.problem),
             d.storage,
             self.d_vector,
             *batch > 1,
             self.split,
-            self.promoted(),
+            promoted(&self.problem),
         )
     }
 
@@ -434,7 +431,7 @@ impl Plan {
         let plan = self.clone();
         macro_rules! bytes {
             ($A:ty, $B:ty) => {
-                if plan.integers_to_the_end() {
+                if self.problem.epilogue.computes_in(&self.problem.types) == Element::I32 {
                     product::stage::<$A, $B, i32, i32>(plan)
                 } else {
                     product::stage::<$A, $B, i32, f32>(plan)
@@ -456,4 +453,10 @@ impl Plan {
             _ => product::stage::<bf16, bf16, f32, f32>(plan),
         }
     }
+}
+
+/// Whether sums are kept outside of the tensor core.
+fn promoted(problem: &Problem) -> bool {
+    let Types { a, .. } = problem.types;
+    problem.accumulation == Accumulation::Promoted && a.bits() == 8 && a.is_float()
 }
