@@ -559,7 +559,7 @@ fn mistakes_in_the_operands_of_epilogues_are_explained() {
 fn eight_bit_floats_are_scaled() {
     for device in available() {
         let (m, n, k) = (5, 6, 32);
-        let small = |salt: usize, len: usize| numbers(len, salt, |x| E4m3::from_f64(x));
+        let small = |salt: usize, len: usize| numbers(len, salt, E4m3::from_f64);
         let (a, b) = (small(1, m * k), small(2, n * k));
         let epilogue =
             Epilogue::new().scale_rows("rows", Element::F32).scale_columns("columns", Element::F32);
