@@ -20,6 +20,7 @@ use tilewright::ladder::{Counted, LadderError, Measured, Workbench};
 use tilewright::sim;
 
 use super::super::{Failure, npy, table};
+use super::results::today;
 
 /// Options of `bench ladder`.
 #[derive(Debug, Args)]
@@ -194,25 +195,6 @@ fn measure(options: &Options) -> Result<Results, Failure> {
 /// Matrices are different each time.
 fn seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// The date, in the Gregorian calendar.
-fn today() -> String {
-    let mut days = seed() / 86_400;
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let (mut year, mut month) = (1970, 1);
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    for length in [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02}", days + 1)
 }
 
 fn show(results: &Results, out: &mut dyn Write) -> Result<(), Failure> {
