@@ -194,8 +194,8 @@ fn sums_of_bytes_are_exact_however_long() {
     odd[0] = 126;
     let d = Gemm::new(1, 1, k).run(
         &device,
-        device.upload(&odd).unwrap(),
-        device.upload(&vec![127i8; k]).unwrap(),
+        &device.upload(&odd).unwrap(),
+        &device.upload(&vec![127i8; k]).unwrap(),
     );
     assert_eq!(d.unwrap().to_vec::<i32>().unwrap(), [127 * 127 * 3000 - 127]);
 }
@@ -207,7 +207,7 @@ fn a_large_product_is_right_on_the_cpu() {
     let (a, b) = (numbers(m * k, 1, bf16::of), numbers(k * n, 2, bf16::of));
     let types = Types::of(Element::BF16).with_result(Element::F32);
     let gemm = Gemm::new(m, n, k).types(types);
-    let d = gemm.run(&device, device.upload(&a).unwrap(), device.upload(&b).unwrap()).unwrap();
+    let d = gemm.run(&device, &device.upload(&a).unwrap(), &device.upload(&b).unwrap()).unwrap();
     let d = d.to_vec::<f32>().unwrap();
     for (row, column) in [(0, 0), (128, 256), (64, 100), (1, 255)] {
         let sum: f64 = (0..k).map(|i| a[row * k + i].value() * b[i * n + column].value()).sum();
@@ -295,7 +295,7 @@ fn mistakes_in_the_arguments_are_explained() {
         );
         let larger = device.upload(&[1.0f32; 33]).unwrap();
         assert_eq!(
-            run(&Arguments::new(larger.slice(1..).unwrap(), &b, &d)),
+            run(&Arguments::new(&larger.slice(1..).unwrap(), &b, &d)),
             "A: found an address that is a multiple of 4 bytes, expected a multiple of 16, as planned; \
              plan with `alignment_a(4)`, or run with a `Planner`, which looks"
         );
@@ -309,7 +309,8 @@ fn mistakes_in_the_arguments_are_explained() {
         let both = device.upload(&[1.0f32; 32]).unwrap();
         assert!(
             refusal(
-                linear.run(&Arguments::new(&a, &b, both.slice(..24).unwrap()).c(both.slice(4..28).unwrap()))
+                linear
+                    .run(&Arguments::new(&a, &b, &both.slice(..24).unwrap()).c(&both.slice(4..28).unwrap()))
             )
             .starts_with(
                 "D: found memory that overlaps C, expected memory apart from C, or exactly that of C"
@@ -340,9 +341,9 @@ fn parts_of_one_large_matrix_do_not_overlap() {
     let b = device.upload(&[3.0f32; 4]).unwrap();
     let gemm = Gemm::new(4, 2, 2).leading_a(4).leading_d(4);
     let planner = Planner::new(&device);
-    planner.run(&gemm, &Arguments::new(&whole, &b, whole.slice(2..).unwrap())).unwrap();
+    planner.run(&gemm, &Arguments::new(&whole, &b, &whole.slice(2..).unwrap())).unwrap();
     assert_eq!(whole.to_vec().unwrap(), [1.0, 1.0, 6.0, 6.0].repeat(4));
-    let error = planner.run(&gemm, &Arguments::new(&whole, &b, whole.slice(1..).unwrap()));
+    let error = planner.run(&gemm, &Arguments::new(&whole, &b, &whole.slice(1..).unwrap()));
     assert!(refusal(error).starts_with("D: found memory that overlaps A"));
 }
 
@@ -532,12 +533,12 @@ fn mistakes_in_the_operands_of_epilogues_are_explained() {
         "operand `bias`: found nothing, expected 6 elements of f32; give it with `Arguments::extra(\"bias\", &buffer)`"
     );
     assert_eq!(
-        run(base.clone().extra("sums", &sums).extra("bias", bias.slice(1..).unwrap())),
+        run(base.clone().extra("sums", &sums).extra("bias", &bias.slice(1..).unwrap())),
         "operand `bias`: found 5 elements, expected at least 6; \
          check the extents of the product and the shape in the epilogue"
     );
     assert_eq!(
-        run(base.clone().extra("sums", &sums).extra("bias", device.upload(&[0u32; 6]).unwrap())),
+        run(base.clone().extra("sums", &sums).extra("bias", &device.upload(&[0u32; 6]).unwrap())),
         "operand `bias`: found a buffer of u32, expected a buffer of f32; \
          upload the data in that type, or say otherwise in the epilogue"
     );
@@ -567,7 +568,7 @@ fn eight_bit_floats_are_scaled() {
         let plan = gemm.plan(&device).unwrap_or_else(|error| panic!("{}: {error}", device.name()));
         let (rows, columns) = (device.upload(&[0.5f32; 5]).unwrap(), device.upload(&[2.0f32; 6]).unwrap());
         let d = device.alloc::<bf16>(m * n).unwrap();
-        let arguments = Arguments::new(device.upload(&a).unwrap(), device.upload(&b).unwrap(), &d);
+        let arguments = Arguments::new(&device.upload(&a).unwrap(), &device.upload(&b).unwrap(), &d);
         plan.run(&arguments.extra("rows", &rows).extra("columns", &columns)).unwrap();
         let sum = |row: usize, column: usize| -> f64 {
             (0..k).map(|i| a[row * k + i].to_f64() * b[column * k + i].to_f64()).sum()

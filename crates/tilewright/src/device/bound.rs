@@ -16,7 +16,7 @@ use super::{Buffer, Device, DeviceError, Dim3, Item, Kernel, Report};
 ///
 /// ```
 /// use tilewright::device::{Device, DynBuffer};
-/// let buffer: DynBuffer = Device::cpu().upload(&[1.0f32, 2.0])?.into();
+/// let buffer = DynBuffer::from(&Device::cpu().upload(&[1.0f32, 2.0])?);
 /// assert_eq!(buffer.to_vec::<f32>()?, [1.0, 2.0]);
 /// let error = buffer.to_vec::<f64>().unwrap_err();
 /// assert_eq!(error.to_string(), "a buffer of f32: found f64 asked for, expected f32");
@@ -40,12 +40,6 @@ impl<T: Item> From<&Buffer<T>> for DynBuffer {
     fn from(buffer: &Buffer<T>) -> DynBuffer {
         let (memory, offset) = (buffer.memory.clone(), buffer.offset);
         DynBuffer { memory, offset, bytes: buffer.bytes(), element: T::ELEMENT }
-    }
-}
-
-impl<T: Item> From<Buffer<T>> for DynBuffer {
-    fn from(buffer: Buffer<T>) -> DynBuffer {
-        DynBuffer::from(&buffer)
     }
 }
 

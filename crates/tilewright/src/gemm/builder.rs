@@ -346,7 +346,7 @@ fn choose(device: &Device, problem: &Problem, explicit: Option<Algorithm>) -> Re
 fn alloc(device: &Device, element: Element, len: usize) -> Result<DynBuffer, Error> {
     use tilewright_lang::{E4m3, E5m2, bf16, f16};
     fn of<T: Item>(buffer: Result<Buffer<T>, crate::device::DeviceError>) -> Result<DynBuffer, Error> {
-        Ok(buffer?.into())
+        Ok(DynBuffer::from(&buffer?))
     }
     match element {
         Element::F16 => of(device.alloc::<f16>(len)),
