@@ -524,7 +524,8 @@ fn mistakes_in_the_operands_of_epilogues_are_explained() {
     let (a, b) = (device.upload(&[1.0f32; 32]).unwrap(), device.upload(&[1.0f32; 48]).unwrap());
     let d = device.alloc::<f32>(24).unwrap();
     let epilogue = Epilogue::new().bias_per_column("bias", Element::F32).row_sums("sums");
-    let plan = Gemm::new(4, 6, 8).element::<f32>().epilogue(epilogue).plan(&device).unwrap();
+    let gemm = Gemm::new(4, 6, 8).element::<f32>().epilogue(epilogue);
+    let plan = gemm.plan(&device).unwrap();
     let (bias, sums) = (device.upload(&[1.0f32; 6]).unwrap(), device.alloc::<f32>(4).unwrap());
     let base = Arguments::new(&a, &b, &d);
     let run = |arguments: Arguments| refusal(plan.run(&arguments));
@@ -552,6 +553,18 @@ fn mistakes_in_the_operands_of_epilogues_are_explained() {
         "operand `sums`: found memory that overlaps another argument, \
          expected memory apart, since it is written; give it memory of its own"
     );
+    // Six elements are read in pairs, which must lie so.
+    let larger = device.upload(&[1.0f32; 7]).unwrap();
+    let odd = base.clone().extra("sums", &sums).extra("bias", &larger.slice(1..).unwrap());
+    assert_eq!(
+        run(odd.clone()),
+        "operand `bias`: found an address that is a multiple of 4 bytes, expected a multiple of 8, as planned; \
+         plan with `alignment_of(\"bias\", 4)`, or run with a `Planner`, which looks"
+    );
+    Planner::new(&device).run(&gemm, &odd).unwrap();
+    assert_eq!(sums.to_vec().unwrap(), [54.0; 4]);
+    sums.fill(0.0).unwrap();
+    gemm.alignment_of("bias", 4).plan(&device).unwrap().run(&odd).unwrap();
     plan.run(&base.extra("sums", &sums).extra("bias", &bias)).unwrap();
     assert_eq!(sums.to_vec().unwrap(), [54.0; 4]);
 }

@@ -325,12 +325,24 @@ fn check_extras(device: &Device, problem: &Problem, arguments: &Arguments) -> Re
         }
         let aligned = match &operand.shape {
             Shape::Matrix(placement) => placement.alignment.min(WIDEST),
-            _ => element.bytes(),
+            _ => operand.alignment(),
         };
         if buffer.alignment() < aligned && needed > 0 {
             let found = format!("an address that is a multiple of {} bytes", buffer.alignment());
-            let remedy = "say in the placement what the address is a multiple of";
-            return Err(Error::argument(argument, found, format!("a multiple of {aligned}"), remedy));
+            let remedy = match &operand.shape {
+                Shape::Matrix(_) => format!("say `alignment: {}` in its placement", buffer.alignment()),
+                _ => format!(
+                    "plan with `alignment_of(\"{}\", {})`, or run with a `Planner`, which looks",
+                    operand.name,
+                    buffer.alignment()
+                ),
+            };
+            return Err(Error::argument(
+                argument,
+                found,
+                format!("a multiple of {aligned}, as planned"),
+                remedy,
+            ));
         }
     }
     for (name, _) in &arguments.extras {

@@ -94,6 +94,8 @@ pub struct Gemm {
     batching: Batching,
     accumulation: Accumulation,
     epilogue: Epilogue,
+    /// What addresses of the epilogue's operands are multiples of, where less than can be used.
+    extras: Vec<(String, u32)>,
     choice: Choice,
 }
 
@@ -125,6 +127,7 @@ impl Gemm {
             batching: Batching::Strided,
             accumulation: Accumulation::Fast,
             epilogue: Epilogue::identity(),
+            extras: Vec::new(),
             choice: Choice::Best,
         }
     }
@@ -187,6 +190,14 @@ impl Gemm {
         self
     }
 
+    /// Bytes that the address of a vector of the epilogue is a multiple of, if fewer than 16. Matrices say it in their placement.
+    #[must_use]
+    pub fn alignment_of(mut self, name: &str, alignment: u32) -> Gemm {
+        self.extras.retain(|(known, _)| known != name);
+        self.extras.push((name.to_owned(), alignment));
+        self
+    }
+
     /// By this algorithm, instead of the one that looks best. On the CPU its kernels are executed instruction by instruction.
     #[must_use]
     pub fn algorithm(mut self, algorithm: Algorithm) -> Gemm {
@@ -220,7 +231,7 @@ impl Gemm {
         let [a, b, c, d] = self.matrices;
         // Unless it is said otherwise, C lies as D does.
         let c = Said { storage: c.storage.or(d.storage), ..c };
-        let problem = Problem {
+        let mut problem = Problem {
             m,
             n,
             k,
@@ -235,7 +246,10 @@ impl Gemm {
             epilogue: self.epilogue.clone(),
         };
         problem.check()?;
-        problem.epilogue.check(&problem)?;
+        problem.epilogue = problem.epilogue.widened(&problem, |operand| {
+            let said = self.extras.iter().find(|(name, _)| *name == operand.name);
+            said.map_or(WIDEST, |&(_, alignment)| alignment.min(WIDEST))
+        });
         Ok(problem)
     }
 
@@ -315,6 +329,11 @@ impl Gemm {
                     let found = buffer.alignment().min(WIDEST);
                     said.alignment = Some(said.alignment.map_or(found, |said| said.min(found)));
                 }
+            }
+        }
+        for (name, buffer) in &arguments.extras {
+            if self.extras.iter().all(|(known, _)| known != name) && buffer.alignment() < WIDEST {
+                gemm.extras.push((name.clone(), buffer.alignment()));
             }
         }
         gemm
