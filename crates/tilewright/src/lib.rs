@@ -5,6 +5,7 @@
 //! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
 //! * [`ir`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
 //! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
+//! * [`gemm`]: matrix products on a device;
 //! * [`device`]: memory and launches on GPU, CPU and simulator under the same names;
 //! * [`cuda`]: a CUDA runtime that needs only the driver, found at run time; [`sim`], which runs PTX on the CPU, checks it and counts.
 //!
