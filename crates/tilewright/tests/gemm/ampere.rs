@@ -290,9 +290,9 @@ fn conflicts(config: Config, problem: &Problem) -> f64 {
         if placement.storage == Storage::RowMajor { rows } else { columns }
     };
     let operands = Operands::new()
-        .with(Operand::A, zeros(a, lines(a, problem.m, problem.k), problem.types.a))
-        .with(Operand::B, zeros(b, lines(b, problem.k, problem.n), problem.types.b))
-        .with(Operand::D, zeros(&problem.d, lines(&problem.d, problem.m, problem.n), problem.types.d));
+        .with(Operand::A, &zeros(a, lines(a, problem.m, problem.k), problem.types.a))
+        .with(Operand::B, &zeros(b, lines(b, problem.k, problem.n), problem.types.b))
+        .with(Operand::D, &zeros(&problem.d, lines(&problem.d, problem.m, problem.n), problem.types.d));
     let recipe = config.recipe(problem, h200()).unwrap();
     let reports = Prepared::new(&device, &recipe, &operands).unwrap().run().unwrap();
     let counts = &reports[0].simulation().unwrap().counts;
@@ -358,10 +358,10 @@ fn check_epilogue(config: Config, types: Types, epilogue: Epilogue, d: Storage, 
     let workspace: Vec<u8> =
         (0..recipe.workspace.max(1)).map(|i| u8::from(i >= recipe.zeroed) * 0x7f).collect();
     let mut operands = Operands::new()
-        .with(Operand::A, device.upload(&a).unwrap())
-        .with(Operand::B, device.upload(&b).unwrap())
+        .with(Operand::A, &device.upload(&a).unwrap())
+        .with(Operand::B, &device.upload(&b).unwrap())
         .with(Operand::D, &result)
-        .with(Operand::Workspace, device.upload(&workspace).unwrap())
+        .with(Operand::Workspace, &device.upload(&workspace).unwrap())
         .with_scalar("alpha", 0.5);
     let extras = problem.epilogue.operands();
     let memory: Vec<Vec<u8>> = extras

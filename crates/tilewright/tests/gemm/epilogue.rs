@@ -133,8 +133,8 @@ impl Case {
         let out = device.upload(&vec![POISON; out_count * width]).unwrap();
         let c = vec![self.c; out_count];
         let mut operands = Operands::new()
-            .with(Operand::A, device.upload(&bytes(R::ELEMENT, sums.iter().copied())).unwrap())
-            .with(Operand::C, device.upload(&bytes(problem.types.c, c.iter().copied())).unwrap())
+            .with(Operand::A, &device.upload(&bytes(R::ELEMENT, sums.iter().copied())).unwrap())
+            .with(Operand::C, &device.upload(&bytes(problem.types.c, c.iter().copied())).unwrap())
             .with(Operand::D, &out)
             .with_scalar("alpha", self.alpha)
             .with_scalar("beta", self.beta);
@@ -168,7 +168,7 @@ impl Case {
 
         let recipe = self.recipe::<R>();
         let workspace = vec![POISON; usize::try_from(recipe.workspace.max(1)).unwrap()];
-        operands = operands.with(Operand::Workspace, device.upload(&workspace).unwrap());
+        operands = operands.with(Operand::Workspace, &device.upload(&workspace).unwrap());
         let prepared = Prepared::new(&device, &recipe, &operands).unwrap_or_else(|error| panic!("{error}"));
         for report in prepared.run().unwrap_or_else(|error| panic!("{error}")) {
             report.expect_clean().unwrap_or_else(|error| panic!("{error}"));

@@ -72,11 +72,11 @@ fn check(family: Family, problem: &Problem) {
     let workspace = vec![0u8; usize::try_from(recipe.workspace.max(1)).unwrap()];
     let upload = |bytes: &[u8]| device.upload(bytes).unwrap();
     let mut operands = Operands::new()
-        .with(Operand::A, upload(&a))
-        .with(Operand::B, upload(&b))
-        .with(Operand::C, upload(&c))
+        .with(Operand::A, &upload(&a))
+        .with(Operand::B, &upload(&b))
+        .with(Operand::C, &upload(&c))
         .with(Operand::D, &d)
-        .with(Operand::Workspace, upload(&workspace))
+        .with(Operand::Workspace, &upload(&workspace))
         .with_scalar("alpha", 0.5)
         .with_scalar("beta", -2.0);
     let extras: Vec<(ExtraOperand, Vec<u8>)> = (4..)
