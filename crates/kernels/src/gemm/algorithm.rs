@@ -2,7 +2,7 @@
 //!
 //! A family of kernels computes what its own [`check`](Algorithm::check) allows. An algorithm widens that: it may look at the product
 //! from the other side (`D^T = B^T * A^T`, in the same memory), and may copy a factor that the kernel cannot read into scratch memory
-//! first, with k contiguous and rows at multiples of 16 bytes. What an epilogue reduces goes through scratch memory.
+//! first, with k contiguous and rows at multiples of 16 bytes.
 //!
 //! Scratch memory: that of the family first, its zeroed part at the very start, then the copies.
 
@@ -11,7 +11,6 @@ use std::str::FromStr;
 
 use tilewright_hardware::Gpu;
 
-use super::epilogue::with_reductions;
 use super::factor::Side;
 use super::model::{Prediction, Work, predict};
 use super::problem::Problem;
@@ -180,7 +179,7 @@ impl Algorithm {
     /// If they do not, with the reason.
     pub fn check(&self, problem: &Problem, gpu: &Gpu) -> Result<(), GemmError> {
         problem.check()?;
-        self.kernel.check(&plain(&self.seen(problem))?, gpu)
+        self.kernel.check(&self.seen(problem), gpu)
     }
 
     /// The launches for a problem: copies first, then the kernel.
@@ -190,7 +189,7 @@ impl Algorithm {
     pub fn recipe(&self, problem: &Problem, gpu: &Gpu) -> Result<Recipe, GemmError> {
         problem.check()?;
         let seen = self.seen(problem);
-        let mut recipe = with_reductions(&seen, |plain| self.kernel.recipe(plain, gpu))?;
+        let mut recipe = self.kernel.recipe(&seen, gpu)?;
         if recipe.launches.is_empty() {
             return Ok(recipe);
         }
@@ -219,7 +218,7 @@ impl Algorithm {
     /// As [`Algorithm::check`].
     pub fn predict(&self, problem: &Problem, gpu: &Gpu) -> Result<Prediction, GemmError> {
         self.check(problem, gpu)?;
-        Ok(self.predict_seen(&plain(&self.seen(problem))?, gpu))
+        Ok(self.predict_seen(&self.seen(problem), gpu))
     }
 
     /// The same for a problem as the kernel sees it.
@@ -264,16 +263,6 @@ fn sides(a: bool, b: bool) -> impl Iterator<Item = Side> {
 pub(super) fn seen(problem: &Problem, transposed: bool, repack_a: bool, repack_b: bool) -> Problem {
     let turned = if transposed { problem.transposed() } else { problem.clone() };
     sides(repack_a, repack_b).fold(turned, |problem, side| repack(&problem, side, 0).replace(&problem))
-}
-
-/// A problem as kernels see it that write what is reduced to scratch memory, whence others take it.
-pub(super) fn plain(problem: &Problem) -> Result<Problem, GemmError> {
-    let mut plain = problem.clone();
-    with_reductions(problem, |seen| {
-        plain = seen.clone();
-        Ok(Recipe::default())
-    })?;
-    Ok(plain)
 }
 
 /// Has a kernel read the other factor.

@@ -3,7 +3,7 @@
 use tilewright_hardware::{Element, Gpu};
 
 use super::GemmError;
-use super::algorithm::{Algorithm, KernelConfig, plain, seen};
+use super::algorithm::{Algorithm, KernelConfig, seen};
 use super::epilogue::Epilogue;
 use super::model::Prediction;
 use super::problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
@@ -27,7 +27,10 @@ pub fn candidates(problem: &Problem, gpu: &Gpu) -> Result<Vec<Candidate>, GemmEr
     for transposed in [false, true] {
         for (repack_a, repack_b) in copies(problem, transposed) {
             // Seen from the other side, some epilogues cannot be computed.
-            let Ok(inner) = plain(&seen(problem, transposed, repack_a, repack_b)) else { continue };
+            let inner = seen(problem, transposed, repack_a, repack_b);
+            if inner.check().is_err() {
+                continue;
+            }
             for kernel in KernelConfig::candidates(&inner, gpu) {
                 let algorithm = Algorithm { transposed, repack_a, repack_b, kernel };
                 let predicted = algorithm.predict_seen(&inner, gpu);
