@@ -32,6 +32,7 @@ use self::reduce::Workspace;
 use self::result::{Results, matrix_map};
 use self::schedule::Numbers;
 use super::GemmError;
+use super::epilogue::add_reductions;
 use super::problem::{Batching, Problem, Types};
 use super::recipe::{Binding, KernelSource, Launch, MapBinding, Operand, Recipe};
 
@@ -143,16 +144,16 @@ impl Config {
         bindings.extend(Results::<f32>::bindings(&plan));
 
         let blocks = numbers.workers * u64::from(self.cluster_size());
+        let pieces = Results::<f32>::pieces(&plan, &numbers);
         let kernel = KernelSource { key: plan.key(), stage: Arc::new(move || stage(&plan)) };
-        Ok(Recipe {
-            launches: vec![Launch {
-                kernel,
-                grid: [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1],
-                bindings,
-            }],
+        let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
+        let mut recipe = Recipe {
+            launches: vec![Launch { kernel, grid, bindings }],
             workspace: zeros + workspace.counters + workspace.sums,
             zeroed: zeros + workspace.counters,
-        })
+        };
+        add_reductions(problem, pieces, &mut recipe);
+        Ok(recipe)
     }
 }
 
@@ -177,8 +178,7 @@ fn factor_map(plan: &Plan, operand: Operand) -> MapBinding {
 /// Stages the kernel of a plan.
 fn stage(plan: &Plan) -> Result<Kernel, Error> {
     let types = plan.problem.types;
-    // Integers stay what they are if nothing happens to them.
-    let whole = plan.problem.epilogue.is_identity() && types.d.is_int();
+    let whole = plan.problem.epilogue.computes_in(&types) == Element::I32;
     macro_rules! stage_as {
         ($a:ty, $b:ty, i32) => {
             if whole {

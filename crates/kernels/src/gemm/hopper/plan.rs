@@ -107,7 +107,8 @@ impl Plan {
 
     /// Registers that computing results takes: addresses and elements of what the epilogue reads, if it reads anything.
     pub(super) fn result_registers(&self) -> u32 {
-        if self.problem.epilogue.reads_c() { 72 } else { 32 }
+        let epilogue = &self.problem.epilogue;
+        if epilogue.reads_c() || !epilogue.operands().is_empty() { 72 } else { 32 }
     }
 
     /// Columns that are computed at a time: few enough for what the epilogue needs to fit into the registers that sums leave.

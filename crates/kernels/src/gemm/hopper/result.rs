@@ -11,8 +11,8 @@ use tilewright_lang::prelude::*;
 use tilewright_lang::{Argument, Element as LangElement};
 
 use super::plan::{BUFFERS, Output, Plan, SLAB, swizzle};
-use super::schedule::Corner;
-use crate::gemm::epilogue::{Place, Staged};
+use super::schedule::{Corner, Numbers};
+use crate::gemm::epilogue::{Lanes, Piece, Pieces, Place, Staged};
 use crate::gemm::matrix::{GlobalMatrix, narrow, with_element};
 use crate::gemm::problem::{Placement, Problem, Storage};
 use crate::gemm::recipe::{Binding, MapBinding, Operand};
@@ -30,7 +30,7 @@ struct Chunk {
 }
 
 /// Some columns of a chunk, as many as are computed at a time.
-struct Piece<R> {
+struct Columns<R> {
     /// The first column in the chunk.
     first: u32,
     /// The results of neighbours in a row, and where the first of them lies.
@@ -44,7 +44,7 @@ trait Sink<R> {
     /// Makes room for a chunk.
     fn begin(&self, chunk: Chunk);
     /// Takes a piece of it.
-    fn put(&self, chunk: Chunk, piece: Piece<R>);
+    fn put(&self, chunk: Chunk, columns: Columns<R>);
     /// Sends it on its way.
     fn end(&self, chunk: Chunk);
     /// Waits for everything that is under way.
@@ -63,7 +63,11 @@ pub(super) struct Results<R> {
     piece: u32,
     /// Groups of 64 rows of a warpgroup.
     slabs: u32,
+    reduces: bool,
 }
+
+/// Rows of a slab that a warp has.
+const ROWS_OF_WARP: u32 = SLAB / 4;
 
 impl<R: Number> Results<R> {
     /// Declares the parameters and the shared memory; at the start of a kernel.
@@ -89,7 +93,16 @@ impl<R: Number> Results<R> {
             chunk: plan.output.columns(),
             piece: plan.piece(),
             slabs: plan.rows_of_group() / SLAB,
+            reduces: problem.epilogue.reduces(),
         }
+    }
+
+    /// Into how many pieces warps divide the product, those of tiles beyond its end included.
+    pub(super) fn pieces(plan: &Plan, numbers: &Numbers) -> Pieces {
+        let (config, number) = (&plan.config, |n: u64| u32::try_from(n).unwrap_or(u32::MAX));
+        let down = numbers.rows * u64::from(config.cluster.0 * config.m / ROWS_OF_WARP);
+        let across = numbers.columns * u64::from(config.cluster.1 * config.n / plan.piece());
+        Pieces { across: number(across), down: number(down) }
     }
 
     /// What the parameters get.
@@ -137,7 +150,7 @@ impl<R: Number> Results<R> {
             for first in (0..self.chunk).step_by(self.piece as usize) {
                 let shape = sums(slab, left + first, self.piece);
                 let runs = self.apply(Corner { column: corner.column + first, ..corner }, shape);
-                self.sink.put(chunk, Piece { first, runs, shape });
+                self.sink.put(chunk, Columns { first, runs, shape });
             }
             self.sink.end(chunk);
         }
@@ -146,11 +159,18 @@ impl<R: Number> Results<R> {
     /// The results of some columns, the first of which lies at the corner.
     #[track_caller]
     fn apply(&self, corner: Corner, sums: Fragment<R>) -> Vec<(Place, Vector<R>)> {
+        let Corner { batch, row, column } = corner;
+        let mut epilogue = self.epilogue.borrow_mut();
+        epilogue.begin();
         let mut runs = Vec::new();
-        sums.for_each_run_from((corner.row, corner.column), |row, column, sums| {
-            let place = Place { batch: corner.batch, row, column, bounds: Some(self.bounds) };
-            runs.push((place, self.epilogue.borrow_mut().apply(place, sums, None)));
+        sums.for_each_run_from((row, column), |row, column, sums| {
+            let place = Place { batch, row, column, bounds: Some(self.bounds) };
+            runs.push((place, epilogue.apply(place, sums, None)));
         });
+        if self.reduces {
+            let down = row / ROWS_OF_WARP + warp_id() % 4;
+            epilogue.finish(Lanes::FRAGMENT, Piece { batch, across: column / self.piece, down });
+        }
         runs
     }
 
@@ -273,15 +293,15 @@ impl<R: Number, T: LangElement> Sink<R> for Engine<T> {
     }
 
     #[track_caller]
-    fn put(&self, chunk: Chunk, piece: Piece<R>) {
+    fn put(&self, chunk: Chunk, columns: Columns<R>) {
         let tile = self.tile(chunk);
         if T::ELEMENT.bits() == 16 {
-            let results = Vector::concat(piece.runs.iter().map(|&(_, results)| results));
-            piece.shape.with_values(results).cast::<T>().store_matrix_at(tile, 0, piece.first);
+            let results = Vector::concat(columns.runs.iter().map(|&(_, results)| results));
+            columns.shape.with_values(results).cast::<T>().store_matrix_at(tile, 0, columns.first);
             return;
         }
-        let mut runs = piece.runs.into_iter();
-        piece.shape.for_each_run_from((val(0), val(piece.first)), |row, column, _| {
+        let mut runs = columns.runs.into_iter();
+        columns.shape.for_each_run_from((val(0), val(columns.first)), |row, column, _| {
             let Some((_, results)) = runs.next() else { return };
             let results = narrowed::<R, T>(results);
             match self.storage {
@@ -345,8 +365,8 @@ impl<R: Number> Sink<R> for Direct {
     fn begin(&self, _chunk: Chunk) {}
 
     #[track_caller]
-    fn put(&self, _chunk: Chunk, piece: Piece<R>) {
-        for (place, results) in piece.runs {
+    fn put(&self, _chunk: Chunk, columns: Columns<R>) {
+        for (place, results) in columns.runs {
             let place = match self.columns_for_one {
                 1 => place,
                 several => Place {
