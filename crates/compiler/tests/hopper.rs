@@ -24,10 +24,18 @@ enum Twist {
     Batch,
     Linear,
     Promoted,
+    BiasGelu,
+    Swiglu,
+    Scaled,
+    Residual,
+    Sums,
     Into(Element),
 }
 
-use Twist::{Batch, ColumnMajorA, ColumnMajorD, Into as As, Linear, Promoted, RowMajorB, UnalignedD};
+use Twist::{
+    Batch, BiasGelu, ColumnMajorA, ColumnMajorD, Into as As, Linear, Promoted, Residual, RowMajorB, Scaled,
+    Sums, Swiglu, UnalignedD,
+};
 
 const CASES: &[Case] = &[
     ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::BF16, &[]),
@@ -62,6 +70,23 @@ const CASES: &[Case] = &[
     ("hopper 128x128x128B c1x1 s5 coop2 m8", Element::E4M3, &[Promoted]),
     ("hopper 128x192x128B c1x1 s4 coop2 m8", Element::E4M3, &[Promoted, Linear]),
     ("hopper 64x128x128B c1x1 s5 ping2 m8", Element::E4M3, &[Promoted]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8", Element::BF16, &[BiasGelu]),
+    ("hopper 64x256x128B c1x1 s4 ping2 m8", Element::BF16, &[BiasGelu, Batch]),
+    ("hopper 128x128x128B c1x1 s5 ping2 m8", Element::BF16, &[BiasGelu, ColumnMajorD]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8 stream", Element::BF16, &[BiasGelu, UnalignedD]),
+    ("hopper 256x128x128B c1x1 s4 coop2 m8", Element::BF16, &[BiasGelu]),
+    ("hopper 256x160x128B c1x1 s3 coop2 m8", Element::BF16, &[BiasGelu]),
+    ("hopper 192x176x128B c1x1 s3 coop3 m8", Element::BF16, &[BiasGelu]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::BF16, &[Swiglu]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::BF16, &[Residual]),
+    ("hopper 128x256x128B c1x1 s4 coop2 m8", Element::BF16, &[Sums]),
+    ("hopper 256x128x128B c1x1 s4 coop2 m8", Element::BF16, &[Sums]),
+    ("hopper 128x256x128B c2x1 s4 coop2 m8", Element::E4M3, &[Scaled]),
+    ("hopper 128x128x128B c1x1 s5 ping2 m8", Element::E4M3, &[Scaled]),
+    ("hopper 128x192x128B c1x1 s4 coop2 m8", Element::E4M3, &[Promoted, Scaled]),
+    ("hopper 256x192x128B c1x1 s3 coop2 m8", Element::BF16, &[Linear]),
+    ("hopper 256x208x128B c1x1 s3 coop2 m8", Element::BF16, &[Linear, ColumnMajorD]),
+    ("hopper 192x192x128B c1x1 s3 coop3 m8", Element::BF16, &[Linear]),
     ("hopper 64x16x128B c1x1 s10 coop1 m8 split4", Element::BF16, &[ColumnMajorD]),
     ("hopper 64x24x128B c1x1 s10 ping2 m8 stream", Element::BF16, &[ColumnMajorD, Linear]),
     ("hopper 64x8x64B c1x1 s10 coop1 m8", Element::F16, &[RowMajorB, UnalignedD]),
@@ -78,6 +103,20 @@ fn problem(element: Element, twists: &[Twist]) -> Problem {
             Batch => problem.batch = 2,
             Linear => problem.epilogue = Epilogue::linear(),
             Promoted => problem.accumulation = Accumulation::Promoted,
+            BiasGelu => problem.epilogue = Epilogue::new().bias_per_column("bias", Element::BF16).gelu(),
+            Swiglu => {
+                problem.epilogue = Epilogue::new().swiglu();
+                problem.d.leading /= 2;
+                problem.d.batch_stride /= 2;
+            }
+            Scaled => {
+                problem.epilogue =
+                    Epilogue::new().scale_rows("rows", Element::F32).scale_columns("columns", Element::F32);
+            }
+            Residual => {
+                problem.epilogue = Epilogue::new().alpha().residual("x", Element::BF16, problem.d);
+            }
+            Sums => problem.epilogue = Epilogue::new().relu().row_sums("rows").column_max("columns"),
             As(element) => problem.types = problem.types.with_result(*element),
         }
     }

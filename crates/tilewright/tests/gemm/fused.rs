@@ -7,7 +7,7 @@ use tilewright::kernels::gemm::epilogue::{
     Access, Epilogue, ExtraOperand, HostOperands, Reference, decode, encode, with_reductions,
 };
 use tilewright::kernels::gemm::{
-    GemmError, Operand, Placement, Problem, Recipe, Storage, Types, ampere, gemv, simt,
+    GemmError, Operand, Placement, Problem, Recipe, Storage, Types, ampere, gemv, hopper, simt,
 };
 
 use super::epilogue::{bytes, numbers};
@@ -40,6 +40,10 @@ fn few_rows(problem: &Problem) -> Result<Recipe, GemmError> {
     gemv::Config::candidates(problem, h200())[0].recipe(problem, h200())
 }
 
+fn warpgroups(problem: &Problem) -> Result<Recipe, GemmError> {
+    "hopper 64x32x128B c1x1 s2 coop1 m2".parse::<hopper::Config>()?.recipe(problem, h200())
+}
+
 /// Where the numbers of a matrix in memory are.
 fn at(placement: &Placement, row: usize, column: usize) -> u64 {
     let [row, column] = [row, column].map(|index| index as u64);
@@ -53,11 +57,18 @@ fn memory(placement: &Placement, rows: u32, columns: u32) -> u64 {
     at(placement, rows as usize - 1, columns as usize - 1) + 1
 }
 
-/// Runs a family's recipe, with the rest of it where the epilogue reduces, and compares everything that it writes.
+/// Runs a family's recipe, and with the rest of it where the epilogue reduces and the family leaves that to others.
 fn check(family: Family, problem: &Problem) {
     let problem = Problem { epilogue: problem.epilogue.widened(problem, |_| 256), ..problem.clone() };
-    let recipe = with_reductions(&problem, family).unwrap_or_else(|error| panic!("{error}"));
-    let Problem { m, n, k, types, .. } = problem;
+    check_recipe(&problem, &with_reductions(&problem, family).unwrap_or_else(|error| panic!("{error}")));
+    if problem.epilogue.reduces() {
+        check_recipe(&problem, &family(&problem).unwrap_or_else(|error| panic!("{error}")));
+    }
+}
+
+/// Runs a recipe, and compares everything that it writes.
+fn check_recipe(problem: &Problem, recipe: &Recipe) {
+    let &Problem { m, n, k, types, .. } = problem;
     let device = Device::simulator_with(Options::default());
     let columns = n / problem.epilogue.columns_for_one();
     let filled = |element, placement: &Placement, rows, columns, salt| {
@@ -82,7 +93,7 @@ fn check(family: Family, problem: &Problem) {
     let extras: Vec<(ExtraOperand, Vec<u8>)> = (4..)
         .zip(problem.epilogue.operands())
         .map(|(salt, operand)| {
-            let memory = bytes(operand.element, numbers(salt, operand.elements(&problem)));
+            let memory = bytes(operand.element, numbers(salt, operand.elements(problem)));
             (operand, memory)
         })
         .collect();
@@ -96,7 +107,7 @@ fn check(family: Family, problem: &Problem) {
             _ => written.push((operand, buffer, vec![None; memory.len()])),
         }
     }
-    let prepared = Prepared::new(&device, &recipe, &operands).unwrap_or_else(|error| panic!("{error}"));
+    let prepared = Prepared::new(&device, recipe, &operands).unwrap_or_else(|error| panic!("{error}"));
     for report in prepared.run().unwrap_or_else(|error| panic!("{error}")) {
         report.expect_clean().unwrap_or_else(|error| panic!("{error}"));
     }
@@ -112,7 +123,7 @@ fn check(family: Family, problem: &Problem) {
         let right = (low..=high).contains(&found);
         assert!(right, "{what} is {found}, expected {low} to {high}; {}", problem.epilogue);
     };
-    let reference = Reference::new(&problem, &given).unwrap();
+    let reference = Reference::new(problem, &given).unwrap();
     let found = d.to_vec().unwrap();
     for row in 0..m as usize {
         let sum = |column| -> f64 {
@@ -189,6 +200,24 @@ fn on_tensor_cores() {
 }
 
 #[test]
+fn on_warpgroups() {
+    check_all(warpgroups, (40, 38, 40), Types::of(BF16));
+    check_all(warpgroups, (72, 48, 40), Types::of(F16).with_result(F32));
+    let paces: [Family; 3] = [
+        |problem| "hopper 64x16x64B c1x1 s2 ping2 m2".parse::<hopper::Config>()?.recipe(problem, h200()),
+        |problem| "hopper 128x32x64B c2x1 s2 coop1 m2".parse::<hopper::Config>()?.recipe(problem, h200()),
+        |problem| {
+            "hopper 64x16x64B c1x1 s2 coop1 m2 split2".parse::<hopper::Config>()?.recipe(problem, h200())
+        },
+    ];
+    for family in paces {
+        for epilogue in epilogues(72, 48) {
+            check(family, &problem(72, 48, 40, Types::of(BF16), Storage::RowMajor, epilogue));
+        }
+    }
+}
+
+#[test]
 fn on_cuda_cores() {
     check_all(cuda_cores, (33, 38, 9), Types::of(F32));
 }
@@ -219,13 +248,15 @@ fn where_blocks_share_the_steps_of_k() {
 #[test]
 fn results_of_eight_bits() {
     let quantised = || Epilogue::new().scale("s").amax("amax");
-    check(
-        tensor_cores,
-        &problem(40, 48, 40, Types::of(BF16).with_result(E4M3), Storage::RowMajor, quantised()),
-    );
+    for family in [tensor_cores, warpgroups] {
+        let types = Types::of(BF16).with_result(E4M3);
+        check(family, &problem(40, 48, 40, types, Storage::RowMajor, quantised()));
+    }
     let types = Types { c: F32, ..Types::of(I8).with_result(I8) };
     let scales = Epilogue::new().scale_rows("sa", F32).scale_columns("sb", F32);
-    check(tensor_cores, &problem(40, 48, 64, types, Storage::RowMajor, scales));
+    for family in [tensor_cores, warpgroups] {
+        check(family, &problem(40, 48, 64, types, Storage::RowMajor, scales.clone()));
+    }
 }
 
 #[test]
@@ -233,6 +264,7 @@ fn transposed_products() {
     for epilogue in epilogues(38, 40).into_iter().take(3) {
         let problem = problem(38, 40, 40, Types::of(BF16), Storage::RowMajor, epilogue);
         check(tensor_cores, &problem.transposed());
+        check(warpgroups, &problem.transposed());
     }
     let pairs =
         problem(38, 40, 40, Types::of(BF16), Storage::RowMajor, Epilogue::new().swiglu()).transposed();

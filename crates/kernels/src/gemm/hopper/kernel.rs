@@ -131,6 +131,7 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
         let mut slot = pipe.consumer();
         let mut cursor = schedule.start();
         let mut turn = group;
+        let mut round = val(0u32);
         if config.pace == Pace::PingPong {
             for _ in 0..group {
                 (cursor, slot) = leave_out(&schedule, cursor, slot);
@@ -139,14 +140,15 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
         while schedule.more(cursor) {
             let unit = schedule.unit(cursor);
             cursor = schedule.after(cursor, &unit);
+            // Before the products, so that nobody waits for these divisions after them.
+            let corner = consumer.rows_from(schedule.corner(unit.tile));
+            results.prepare(corner, (group, round));
             if config.pace == Pace::PingPong {
                 // Tiles are multiplied one after the other; only what follows overlaps.
                 if turn > 0 {
                     NamedBarrier::new(group + TURNS, 256).wait();
                 }
             }
-            // Before the products, so that nobody waits for these divisions after them.
-            let corner = consumer.rows_from(schedule.corner(unit.tile));
             let (last, next, promoted) = consumer.multiply(&sums, &unit, slot);
             slot = next;
             if config.pace == Pace::PingPong {
@@ -155,7 +157,9 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
                 }
             }
             let parts = consumer.finish(&sums, last, promoted);
-            consumer.deliver(&results, exchange.zip(unit.part), (&unit, schedule.rank), corner, &parts);
+            let to = (&results, corner, round);
+            consumer.deliver(to, exchange.zip(unit.part), (&unit, schedule.rank), &parts);
+            round += 1;
 
             if config.pace == Pace::PingPong {
                 turn += config.consumers;
@@ -296,20 +300,20 @@ impl<A: Element, B: Element> Consumer<'_, A, B> {
     #[device]
     fn deliver<C: Number, R: Number>(
         &self,
-        results: &Results<R>,
+        (results, corner, round): (&Results<R>, Corner, Val<u32>),
         exchange: Option<(Exchange<C>, Part)>,
         (unit, rank): (&Unit, Option<Val<u32>>),
-        corner: Corner,
         parts: &[Fragment<C>],
     ) {
         let own = |slab: u32, first, columns| parts[slab as usize].columns(first, columns);
         let direct = || {
-            results.write(corner, self.group, |slab, first, columns| own(slab, first, columns).cast());
+            results
+                .write(corner, (self.group, round), |slab, first, columns| own(slab, first, columns).cast());
         };
         let combined = |exchange: Exchange<C>, part: Part| {
             let (last, slots) = exchange.leave(unit, part, rank, (self.member(), self.group), parts);
             if last {
-                results.write(corner, self.group, |slab, first, columns| {
+                results.write(corner, (self.group, round), |slab, first, columns| {
                     slots.total(slab, first, own(slab, first, columns)).cast()
                 });
             }

@@ -2,11 +2,12 @@
 //!
 //! | file | what it says |
 //! | --- | --- |
-//! | [`plan`] | what a configuration means for a problem: tiles, registers, shared memory, the way to D |
-//! | [`schedule`] | which tile comes next, and which steps of k |
-//! | [`kernel`] | the kernel |
-//! | [`result`] | from sums to D |
-//! | [`reduce`] | tiles that several blocks compute together |
+//! | `plan` | what a configuration means for a problem: tiles, registers, shared memory, the way to D |
+//! | `schedule` | which tile comes next, and which steps of k |
+//! | `kernel` | the kernel |
+//! | `result` | from sums to D: the epilogue |
+//! | `sink` | the way of results to global memory |
+//! | `reduce` | tiles that several blocks compute together |
 //!
 //! Contract: [`Config::check`] is the one predicate. What it allows can be staged, assembled without spills, and launched; what it
 //! does not allow it explains. A and B must suit the copy engine (addresses and leading dimensions in multiples of 16 bytes) and have k
@@ -18,6 +19,7 @@ mod plan;
 mod reduce;
 mod result;
 mod schedule;
+mod sink;
 
 pub use config::{Along, Config, Pace, Split};
 

@@ -3,7 +3,7 @@
 use tilewright_hardware::{Element, Gpu, HardwareError, Major, SwizzleMode, smem_tile};
 use tilewright_layout::Composed;
 
-use super::{Config, Pace};
+use super::{Config, Pace, Split};
 use crate::gemm::problem::{Accumulation, Problem, Storage};
 
 /// Staged results of a warpgroup: while one buffer is copied to D, the other is filled.
@@ -29,17 +29,31 @@ pub(super) struct Plan {
 /// How results get to D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
-    /// Through shared memory by the copy engine, so many columns at a time.
-    Engine {
-        /// Columns of a staged tile.
+    /// Through a tile in shared memory.
+    Staged {
+        /// Columns of the product that go into one tile.
+        columns: u32,
+        /// How the tile gets to D.
+        by: Carrier,
+        /// Whether the elements of C come the same way.
+        c: bool,
+    },
+    /// Every thread stores its own.
+    Direct {
+        /// Columns that are computed at a time.
         columns: u32,
     },
-    /// By ordinary stores.
-    Direct {
-        /// Columns of a piece.
-        columns: u32,
-        /// Whether two neighbours can be stored at once.
-        pairs: bool,
+}
+
+/// Who copies a tile from shared memory to D.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Carrier {
+    /// The copy engine.
+    Engine,
+    /// All threads, line by line, so many elements at a time.
+    Threads {
+        /// Elements of an access.
+        vector: u32,
     },
 }
 
@@ -108,7 +122,8 @@ impl Plan {
     /// Registers that computing results takes: addresses and elements of what the epilogue reads, if it reads anything.
     pub(super) fn result_registers(&self) -> u32 {
         let epilogue = &self.problem.epilogue;
-        if epilogue.reads_c() || !epilogue.operands().is_empty() { 72 } else { 32 }
+        let from_memory = epilogue.reads_c() && !self.output.stages_c() || !epilogue.operands().is_empty();
+        if from_memory { 72 } else { 32 }
     }
 
     /// Columns that are computed at a time: few enough for what the epilogue needs to fit into the registers that sums leave.
@@ -161,9 +176,11 @@ impl Plan {
 
     /// Bytes of staged results, of all warpgroups.
     pub(super) fn staging_bytes(&self) -> u32 {
+        let columns_for_one = self.problem.epilogue.columns_for_one();
         match self.output {
-            Output::Engine { columns } => {
-                self.config.consumers * BUFFERS * SLAB * columns * self.problem.types.d.bytes()
+            Output::Staged { columns, .. } => {
+                let tile = SLAB * columns / columns_for_one * self.problem.types.d.bytes();
+                self.config.consumers * BUFFERS * tile
             }
             Output::Direct { .. } => 0,
         }
@@ -215,40 +232,53 @@ impl Plan {
 
 impl Output {
     fn new(config: &Config, problem: &Problem) -> Output {
-        let element = problem.types.d;
+        let (d, element, merged) = (&problem.d, problem.types.d, problem.epilogue.columns_for_one());
         let whole = |columns: &u32| columns.is_multiple_of(8) && config.n.is_multiple_of(*columns);
         let bytes = element.bytes();
-        // Rows of the staged tile are rows of a box, which have 16 bytes at least; columns of it can be any number.
-        let staged = match problem.d.storage {
-            Storage::RowMajor => [128, 64, 32, 16].into_iter().map(|width| width / bytes).find(whole),
-            Storage::ColumnMajor => (1..=BUFFER / SLAB / bytes).rev().find(whole),
+        // Lines of a tile are lines of a box, which have 16 bytes at least, and of which there can be any number.
+        let staged = match d.storage {
+            Storage::RowMajor => {
+                [128, 64, 32, 16].into_iter().map(|width| width / bytes * merged).find(whole)
+            }
+            Storage::ColumnMajor => (1..=BUFFER / SLAB / bytes).rev().map(|n| n * merged).find(whole),
+        };
+        let Some(columns) = staged.filter(|_| bytes <= 4) else {
+            return Output::Direct { columns: [32, 16].into_iter().find(whole).unwrap_or(8) };
+        };
+        let (contiguous, line) = match d.storage {
+            Storage::RowMajor => (problem.n / merged, columns / merged),
+            Storage::ColumnMajor => (problem.m, SLAB),
         };
         // The copy engine writes whole pieces of 16 bytes, even where the matrix ends inside of one.
-        let contiguous = match problem.d.storage {
-            Storage::RowMajor => problem.n,
-            Storage::ColumnMajor => problem.m,
-        };
-        let suits = problem.d.suits_copy_engine(element, problem.batch)
-            && (contiguous * bytes).is_multiple_of(16)
-            && problem.epilogue.columns_for_one() == 1
-            && bytes <= 4;
-        match staged.filter(|_| suits) {
-            Some(columns) => Output::Engine { columns },
-            None => {
-                let pairs = problem.d.storage == Storage::RowMajor
-                    && problem.epilogue.columns_for_one() == 1
-                    && problem.d.vector(element, problem.batch, 2) == 2
-                    && problem.n.is_multiple_of(2);
-                Output::Direct { columns: [32, 16].into_iter().find(whole).unwrap_or(8), pairs }
+        let by = if d.suits_copy_engine(element, problem.batch) && (contiguous * bytes).is_multiple_of(16) {
+            Carrier::Engine
+        } else {
+            let mut vector = d.vector(element, problem.batch, 16 / bytes);
+            while !contiguous.is_multiple_of(vector) || !line.is_multiple_of(vector) {
+                vector /= 2;
             }
-        }
+            Carrier::Threads { vector }
+        };
+        let alike = problem.c.storage == d.storage && problem.types.c == element;
+        let c = problem.epilogue.reads_c()
+            && alike
+            && merged == 1
+            && by == Carrier::Engine
+            && config.split == Split::None
+            && problem.c.suits_copy_engine(element, problem.batch);
+        Output::Staged { columns, by, c }
     }
 
     /// Columns that go to D together.
     pub(super) fn columns(self) -> u32 {
         match self {
-            Output::Engine { columns } | Output::Direct { columns, .. } => columns,
+            Output::Staged { columns, .. } | Output::Direct { columns } => columns,
         }
+    }
+
+    /// Whether elements of C come through shared memory.
+    pub(super) fn stages_c(self) -> bool {
+        matches!(self, Output::Staged { c: true, .. })
     }
 }
 

@@ -1,8 +1,6 @@
-//! From sums to D: the epilogue, and the way of its results to global memory.
+//! From sums to D: the epilogue, applied to some columns at a time so that few registers hold results.
 //!
-//! A warpgroup takes its sums some columns at a time, so that few registers hold results. Where D allows it, they go through a small
-//! buffer of shared memory in the layout that the copy engine reads; it clips what lies outside of D. Otherwise every thread stores its
-//! own, element by element or two at a time, and looks where D ends.
+//! [`Sink`] is what happens to the results; `sink.rs` has those that there are.
 
 use std::cell::RefCell;
 
@@ -10,43 +8,50 @@ use tilewright_hardware::{Element, TensorMapSpec};
 use tilewright_lang::prelude::*;
 use tilewright_lang::{Argument, Element as LangElement};
 
-use super::plan::{BUFFERS, Output, Plan, SLAB, swizzle};
+use super::plan::{BUFFERS, Carrier, Output, Plan, SLAB};
 use super::schedule::{Corner, Numbers};
+use super::sink::{Direct, Staging};
 use crate::gemm::epilogue::{Lanes, Piece, Pieces, Place, Staged};
-use crate::gemm::matrix::{GlobalMatrix, narrow, with_element};
-use crate::gemm::problem::{Placement, Problem, Storage};
+use crate::gemm::matrix::{GlobalMatrix, with_element};
+use crate::gemm::problem::{Placement, Storage};
 use crate::gemm::recipe::{Binding, MapBinding, Operand};
 
 /// Some columns of 64 rows that go to D together.
 #[derive(Clone, Copy)]
-struct Chunk {
-    /// Where its first element lies in D.
-    corner: Corner,
+pub(super) struct Chunk {
+    /// Where its first element lies in the product.
+    pub(super) corner: Corner,
     /// The warpgroup that has it.
-    group: Val<u32>,
+    pub(super) group: Val<u32>,
+    /// How many units the warpgroup has brought to D.
+    pub(super) round: Val<u32>,
     /// Its number among those of a unit, and how many there are.
-    number: u32,
-    of: u32,
+    pub(super) number: u32,
+    pub(super) of: u32,
 }
 
 /// Some columns of a chunk, as many as are computed at a time.
-struct Columns<R> {
+pub(super) struct Columns<R> {
     /// The first column in the chunk.
-    first: u32,
+    pub(super) first: u32,
     /// The results of neighbours in a row, and where the first of them lies.
-    runs: Vec<(Place, Vector<R>)>,
+    pub(super) runs: Vec<(Place, Vector<R>)>,
     /// Which thread holds what.
-    shape: Fragment<R>,
+    pub(super) shape: Fragment<R>,
 }
 
 /// What stores results.
-trait Sink<R> {
+pub(super) trait Sink<R> {
+    /// Sends for what the first chunks of a unit need, long before they begin.
+    fn prepare(&self, chunks: &[Chunk]);
     /// Makes room for a chunk.
     fn begin(&self, chunk: Chunk);
-    /// Takes a piece of it.
+    /// The elements of C for some columns, in the places of a fragment, if they have been sent for.
+    fn c(&self, chunk: Chunk, first: u32, shape: Fragment<R>) -> Option<Vector<R>>;
+    /// Takes some columns of it.
     fn put(&self, chunk: Chunk, columns: Columns<R>);
-    /// Sends it on its way.
-    fn end(&self, chunk: Chunk);
+    /// Sends it on its way, and for what a later one needs.
+    fn end(&self, chunk: Chunk, later: Option<Chunk>);
     /// Waits for everything that is under way.
     fn finish(&self);
 }
@@ -57,43 +62,41 @@ pub(super) struct Results<R> {
     sink: Box<dyn Sink<R>>,
     /// Rows and columns of the product.
     bounds: (Val<u32>, Val<u32>),
-    /// Columns of a tile, of a chunk and of a piece.
+    /// Columns of a tile, of a chunk and of what is computed at a time.
     columns: u32,
     chunk: u32,
     piece: u32,
     /// Groups of 64 rows of a warpgroup.
     slabs: u32,
     reduces: bool,
+    stages_c: bool,
 }
 
 /// Rows of a slab that a warp has.
 const ROWS_OF_WARP: u32 = SLAB / 4;
 
 impl<R: Number> Results<R> {
-    /// Declares the parameters and the shared memory; at the start of a kernel.
+    /// Declares the parameters and the shared memory; at the start of a kernel, before its first barrier.
     #[track_caller]
     pub(super) fn declare(plan: &Plan) -> Results<R> {
         let problem = &plan.problem;
+        let bounds = (Argument::declare("m"), Argument::declare("n"));
         let sink: Box<dyn Sink<R>> = match plan.output {
-            Output::Engine { columns } => {
-                with_element!(problem.types.d, T => Box::new(Engine::<T>::declare(plan, columns)))
+            Output::Staged { columns, by, c } => {
+                with_element!(problem.types.d, T => Box::new(Staging::<T>::declare(plan, columns, by, c, bounds)))
             }
-            Output::Direct { pairs, .. } => Box::new(Direct {
-                d: GlobalMatrix::declare("d", &problem.d, problem.types.d, problem.batching),
-                element: problem.types.d,
-                pairs,
-                columns_for_one: problem.epilogue.columns_for_one(),
-            }),
+            Output::Direct { .. } => Box::new(Direct::declare(problem)),
         };
         Results {
             epilogue: RefCell::new(problem.epilogue.stage(problem)),
             sink,
-            bounds: (Argument::declare("m"), Argument::declare("n")),
+            bounds,
             columns: plan.config.n,
             chunk: plan.output.columns(),
             piece: plan.piece(),
             slabs: plan.rows_of_group() / SLAB,
             reduces: problem.epilogue.reduces(),
+            stages_c: plan.output.stages_c(),
         }
     }
 
@@ -111,61 +114,94 @@ impl<R: Number> Results<R> {
         let mut bindings = problem.epilogue.bindings(problem);
         bindings.push(("m".to_owned(), Binding::U32(problem.m)));
         bindings.push(("n".to_owned(), Binding::U32(problem.n)));
-        match plan.output {
-            Output::Engine { .. } => {
-                let map = matrix_map(Operand::D, &problem.d, problem.types.d, (problem.m, problem.n), {
-                    (problem.batch > 1).then_some(problem.batch)
-                });
-                bindings.push(("d_map".to_owned(), Binding::Map(map)));
-            }
-            Output::Direct { .. } => {
-                bindings.extend(GlobalMatrix::bindings("d", Operand::D, &problem.d));
+        bindings.extend(GlobalMatrix::bindings("d", Operand::D, &problem.d));
+        let extents = (problem.m, problem.n / problem.epilogue.columns_for_one());
+        let batch = (problem.batch > 1).then_some(problem.batch);
+        let element = problem.types.d;
+        if let Output::Staged { by: Carrier::Engine, c, .. } = plan.output {
+            let map = matrix_map(Operand::D, &problem.d, element, extents, batch);
+            bindings.push(("d_map".to_owned(), Binding::Map(map)));
+            if c {
+                let map = matrix_map(Operand::C, &problem.c, element, extents, batch);
+                bindings.push(("c_map".to_owned(), Binding::Map(map)));
             }
         }
         bindings
     }
 
-    /// Brings the sums of a tile to D. By a warpgroup, number `group` of the block, whose rows start at the corner.
-    /// `sums(slab, first, columns)` gives them piece by piece.
+    /// Chunks of a unit.
+    fn chunk_count(&self) -> u32 {
+        self.slabs * self.columns / self.chunk
+    }
+
+    /// One of them.
+    #[track_caller]
+    fn chunk(&self, number: u32, corner: Corner, (group, round): (Val<u32>, Val<u32>)) -> Chunk {
+        let (slab, left) = self.within(number);
+        let (row, column) = (corner.row + slab * SLAB, corner.column + left);
+        Chunk { corner: Corner { row, column, ..corner }, group, round, number, of: self.chunk_count() }
+    }
+
+    /// The slab of a chunk, and its first column in the tile.
+    fn within(&self, number: u32) -> (u32, u32) {
+        let across = self.columns / self.chunk;
+        (number / across, number % across * self.chunk)
+    }
+
+    /// Sends for what results need besides sums. By a warpgroup, before it multiplies.
+    #[track_caller]
+    pub(super) fn prepare(&self, corner: Corner, who: (Val<u32>, Val<u32>)) {
+        if self.stages_c {
+            let first = (0..self.chunk_count().min(BUFFERS)).map(|number| self.chunk(number, corner, who));
+            self.sink.prepare(&first.collect::<Vec<_>>());
+        }
+    }
+
+    /// Brings the sums of a tile to D. By a warpgroup whose rows start at the corner; `who` is its number in the block, and how many
+    /// units it has brought before. `sums(slab, first, columns)` gives them piece by piece.
     #[track_caller]
     pub(super) fn write(
         &self,
         corner: Corner,
-        group: Val<u32>,
+        who: (Val<u32>, Val<u32>),
         mut sums: impl FnMut(u32, u32, u32) -> Fragment<R>,
     ) {
-        let across = self.columns / self.chunk;
-        let of = self.slabs * across;
         let mut corner = corner;
-        for number in 0..of {
-            let (slab, left) = (number / across, number % across * self.chunk);
+        for number in 0..self.chunk_count() {
+            let (slab, left) = self.within(number);
             if slab > 0 && left == 0 {
                 // The same number, but the compiler must not know: it would keep everything that it has computed from it for the
                 // columns of the last slab, and there are no registers for that.
                 corner.column = broadcast(corner.column, 0);
             }
-            let corner = Corner { row: corner.row + slab * SLAB, column: corner.column + left, ..corner };
-            let chunk = Chunk { corner, group, number, of };
+            let chunk = self.chunk(number, corner, who);
             self.sink.begin(chunk);
             for first in (0..self.chunk).step_by(self.piece as usize) {
                 let shape = sums(slab, left + first, self.piece);
-                let runs = self.apply(Corner { column: corner.column + first, ..corner }, shape);
+                let c = self.sink.c(chunk, first, shape);
+                let column = if first == 0 { chunk.corner.column } else { chunk.corner.column + first };
+                let runs = self.apply(Corner { column, ..chunk.corner }, shape, c);
                 self.sink.put(chunk, Columns { first, runs, shape });
             }
-            self.sink.end(chunk);
+            let later = number + BUFFERS;
+            let wanted = self.stages_c && later < self.chunk_count();
+            self.sink.end(chunk, wanted.then(|| self.chunk(later, corner, who)));
         }
     }
 
     /// The results of some columns, the first of which lies at the corner.
     #[track_caller]
-    fn apply(&self, corner: Corner, sums: Fragment<R>) -> Vec<(Place, Vector<R>)> {
+    fn apply(&self, corner: Corner, sums: Fragment<R>, c: Option<Vector<R>>) -> Vec<(Place, Vector<R>)> {
         let Corner { batch, row, column } = corner;
         let mut epilogue = self.epilogue.borrow_mut();
         epilogue.begin();
         let mut runs = Vec::new();
+        let mut start = 0;
         sums.for_each_run_from((row, column), |row, column, sums| {
             let place = Place { batch, row, column, bounds: Some(self.bounds) };
-            runs.push((place, epilogue.apply(place, sums, None)));
+            let c = c.map(|c| c.slice(start, sums.len()));
+            start += sums.len();
+            runs.push((place, epilogue.apply(place, sums, c)));
         });
         if self.reduces {
             let down = row / ROWS_OF_WARP + warp_id() % 4;
@@ -233,153 +269,4 @@ pub(super) fn boxes<T: LangElement>(
         (at, coordinates.into_iter().map(Coordinate::coordinate).collect())
     };
     plan.boxes.iter().map(one).collect()
-}
-
-/// Results by the copy engine.
-struct Engine<T> {
-    map: TensorMap<T>,
-    staging: Ring<T>,
-    storage: Storage,
-    batched: bool,
-}
-
-impl<T: LangElement> Engine<T> {
-    #[track_caller]
-    fn declare(plan: &Plan, columns: u32) -> Engine<T> {
-        let problem: &Problem = &plan.problem;
-        let width =
-            |extent: u32| swizzle((extent * T::ELEMENT.bytes()).min(128)).unwrap_or(SwizzleMode::None);
-        let staging = match problem.d.storage {
-            Storage::RowMajor => k_major::<T>(SLAB, columns, width(columns)),
-            Storage::ColumnMajor => mn_major::<T>(SLAB, columns, width(SLAB)),
-        };
-        let map: TensorMap<T> = Argument::declare("d_map");
-        Engine {
-            map,
-            staging: Ring::new(BUFFERS * plan.config.consumers, staging),
-            storage: problem.d.storage,
-            batched: problem.batch > 1,
-        }
-    }
-
-    /// The buffer of a chunk.
-    #[track_caller]
-    fn tile(&self, chunk: Chunk) -> Shared<T> {
-        self.staging.at(chunk.group * BUFFERS + chunk.number % BUFFERS)
-    }
-}
-
-/// Converts results, several at once where there are instructions for that.
-#[track_caller]
-fn narrowed<R: Number, T: LangElement>(results: Vector<R>) -> Vector<T> {
-    if T::ELEMENT.is_int() { results.map(narrow::<R, T>) } else { results.cast() }
-}
-
-/// The threads of a warpgroup.
-#[track_caller]
-fn together(chunk: Chunk) -> NamedBarrier {
-    NamedBarrier::new(chunk.group + 1, 128)
-}
-
-impl<R: Number, T: LangElement> Sink<R> for Engine<T> {
-    #[device]
-    fn begin(&self, chunk: Chunk) {
-        // The buffer was last used so many copies ago; those after it may be under way. Every unit starts with the first buffer.
-        let in_turn = chunk.number > 0 || chunk.of.is_multiple_of(BUFFERS);
-        if thread_id(0) % 128 == 0 {
-            bulk_wait_read(if in_turn { BUFFERS - 1 } else { 0 });
-        }
-        together(chunk).wait();
-    }
-
-    #[track_caller]
-    fn put(&self, chunk: Chunk, columns: Columns<R>) {
-        let tile = self.tile(chunk);
-        if T::ELEMENT.bits() == 16 {
-            let results = Vector::concat(columns.runs.iter().map(|&(_, results)| results));
-            columns.shape.with_values(results).cast::<T>().store_matrix_at(tile, 0, columns.first);
-            return;
-        }
-        let mut runs = columns.runs.into_iter();
-        columns.shape.for_each_run_from((val(0), val(columns.first)), |row, column, _| {
-            let Some((_, results)) = runs.next() else { return };
-            let results = narrowed::<R, T>(results);
-            match self.storage {
-                Storage::RowMajor => tile.at((row, column)).store_vector(results),
-                Storage::ColumnMajor => {
-                    for i in 0..results.len() {
-                        tile.at((row, column + i)).store(results.get(i));
-                    }
-                }
-            }
-        });
-    }
-
-    #[device]
-    fn end(&self, chunk: Chunk) {
-        // The copy engine must see what the threads stored.
-        fence_async();
-        together(chunk).wait();
-        let Corner { batch, row, column } = chunk.corner;
-        if thread_id(0) % 128 == 0 {
-            let member = self.batched.then_some(batch);
-            for (from, coordinates) in boxes(self.map, self.tile(chunk), (row, column), member) {
-                self.map.store_box(from, &coordinates, None);
-            }
-            bulk_commit();
-        }
-    }
-
-    #[device]
-    fn finish(&self) {
-        if thread_id(0) % 128 == 0 {
-            bulk_wait(0);
-        }
-    }
-}
-
-/// Results by ordinary stores.
-struct Direct {
-    d: GlobalMatrix,
-    element: Element,
-    pairs: bool,
-    columns_for_one: u32,
-}
-
-impl Direct {
-    /// Stores a run, as far as it lies in D.
-    #[track_caller]
-    fn store<T: LangElement>(&self, place: &Place, results: Vector<T>) {
-        let at = |further: u32| self.d.at(place.batch, place.row, place.column + further).cast::<T>();
-        if self.pairs {
-            at(0).store_vector_if(place.inside(0), results);
-            return;
-        }
-        for i in 0..results.len() {
-            at(i).store_if(place.inside(i), results.get(i));
-        }
-    }
-}
-
-impl<R: Number> Sink<R> for Direct {
-    fn begin(&self, _chunk: Chunk) {}
-
-    #[track_caller]
-    fn put(&self, _chunk: Chunk, columns: Columns<R>) {
-        for (place, results) in columns.runs {
-            let place = match self.columns_for_one {
-                1 => place,
-                several => Place {
-                    column: place.column / several,
-                    bounds: place.bounds.map(|(rows, columns)| (rows, columns / several)),
-                    ..place
-                },
-            };
-            with_element!(self.element, T => self.store(&place, narrowed::<R, T>(results)));
-        }
-    }
-
-    fn end(&self, _chunk: Chunk) {}
-
-    fn finish(&self) {}
 }
