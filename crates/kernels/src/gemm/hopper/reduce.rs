@@ -7,6 +7,7 @@
 use tilewright_lang::Argument;
 use tilewright_lang::prelude::*;
 
+use super::Split;
 use super::plan::{Plan, SLAB};
 use super::schedule::{Numbers, Part, Unit};
 use crate::gemm::recipe::{Binding, Operand};
@@ -28,6 +29,8 @@ pub(super) struct Workspace {
 impl Workspace {
     pub(super) fn new(plan: &Plan, numbers: &Numbers) -> Workspace {
         let (tiles, slots) = numbers.split_tiles(plan);
+        // A kernel that may split tiles takes counters, even for a product of which it splits none.
+        let tiles = if plan.config.split == Split::None { 0 } else { tiles.max(1) };
         let counters = tiles * u64::from(plan.groups_of_tile()) * 4;
         let tile = u64::from(plan.config.m) * u64::from(plan.config.n) * 4;
         Workspace { counters: counters.next_multiple_of(256), sums: slots * tile }
@@ -152,5 +155,25 @@ impl<C: Number> Slots<C> {
             slot += self.part.stride;
         }
         shape.with_values(total)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tilewright_hardware::{Element, Gpu};
+
+    use crate::gemm::hopper::Config;
+    use crate::gemm::{Problem, Types};
+
+    #[test]
+    fn kernels_that_may_split_always_have_scratch_memory() {
+        let h200 = Gpu::named("h200").unwrap();
+        let problem = Problem::new(8, 32, 16, Types::of(Element::E4M3));
+        let workspace = |words: &str| {
+            let config: Config = format!("hopper 64x24x128B c1x2 s10 ping2 m8{words}").parse().unwrap();
+            config.recipe(&problem, h200).unwrap().workspace
+        };
+        // One tile and one worker for it: nothing is split.
+        assert_eq!((workspace(""), workspace(" stream")), (0, 256));
     }
 }
