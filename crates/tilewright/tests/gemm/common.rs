@@ -1,8 +1,10 @@
 //! Problems with inputs: runs a recipe and compares D, and what lies between the rows of D, with what must be there.
 
+use std::sync::LazyLock;
+
 use tilewright::device::{Device, DynBuffer, Options};
 use tilewright::gemm::{Operands, Prepared};
-use tilewright::hardware::Element;
+use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::gemm::{Batching, Operand, Placement, Problem, Recipe, Storage};
 use tilewright::lang::{bf16, f16};
 
@@ -26,11 +28,17 @@ impl Case {
         Case { problem, alpha: 1.0, beta: 0.0, largest: 3, tolerance: 0.0 }
     }
 
-    /// Runs a recipe for the problem in the simulator with some seeds, and panics if anything is found or wrong.
+    /// Runs a recipe for the problem in the simulator with some seeds, and on a GPU if there is one of the kind that recipes are made
+    /// for here; panics if anything is found or wrong.
     pub(crate) fn check(&self, recipe: &Recipe) {
         for seed in [1, 2] {
             let device = Device::simulator_with(Options { seed, ..Options::default() });
             self.check_on(&device, recipe, u64::from(seed == 2));
+        }
+        static HOPPER: LazyLock<Option<Device>> =
+            LazyLock::new(|| Device::cuda(0).ok().filter(|device| device.arch() == Arch::SM_90A));
+        if let Some(device) = &*HOPPER {
+            self.check_on(device, recipe, 2);
         }
     }
 
