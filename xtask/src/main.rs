@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `targets.rs` | which programs go to a machine with a GPU, and what each of them proves: one table |
 //! | `cargo.rs` | what cargo knows of the workspace, and the programs that it builds |
-//! | `pack.rs` | `gpu-pack`: build, strip, copy, report |
+//! | `pack.rs` | `gpu-pack`: build, strip, compress, report |
 //! | `runner.rs`, `run.sh` | what runs them there, without Rust |
 
 mod cargo;

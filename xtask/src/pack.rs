@@ -1,4 +1,4 @@
-//! `cargo xtask gpu-pack`: builds what needs a GPU, strips it, and puts it in one folder with its runner.
+//! `cargo xtask gpu-pack`: builds what needs a GPU, strips and compresses it, and puts it in one folder with its runner.
 //!
 //! Limits: for the machine's own architecture and C library; the other machine's C library must not be older. What the programs read
 //! must be in them (`include_str!`) or named as data in the table: one that names a path of this checkout is reported.
@@ -54,12 +54,13 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     for item in &items {
         let program = programs.get(item.target).ok_or_else(|| Failure::NotBuilt(item.name()))?;
         let packed = runner::program_path(&out, item);
-        let (before, after) = place(program, &packed)?;
-        println!("{:40} {:>10} {:>10}", item.name(), mebibytes(before), mebibytes(after));
+        let before = place(program, &packed)?;
         match item.rule.data {
             Some(data) => total += runner::copy_data(&out, &workspace.root, data)?,
             None => warn_of_paths(item, &packed, &workspace.root)?,
         }
+        let after = compress(&packed)?;
+        println!("{:40} {:>10} {:>10}", item.name(), mebibytes(before), mebibytes(after));
         total += after;
     }
     runner::write(&out, &items)?;
@@ -88,13 +89,23 @@ fn build(
     Ok(programs)
 }
 
-/// Copies a program without its symbols, where there is a `strip`; its size before and after.
-fn place(program: &Path, packed: &Path) -> Result<(u64, u64), Failure> {
+/// Copies a program without its symbols, where there is a `strip`; its size before that.
+fn place(program: &Path, packed: &Path) -> Result<u64, Failure> {
     let before = fs::copy(program, packed).map_err(Failure::file(program))?;
     // Symbols are a convenience: without `strip`, or if it refuses, they travel along.
     let _ = Command::new("strip").arg(packed).stderr(Stdio::null()).status();
-    let after = fs::metadata(packed).map_err(Failure::file(packed))?.len();
-    Ok((before, after))
+    Ok(before)
+}
+
+/// Compresses a program, which the runner undoes, where there is a `gzip`; its size in the pack.
+fn compress(packed: &Path) -> Result<u64, Failure> {
+    let done = Command::new("gzip").args(["-9", "-n", "-f"]).arg(packed).stderr(Stdio::null()).status();
+    let path = if done.is_ok_and(|status| status.success()) {
+        runner::compressed(packed)
+    } else {
+        packed.to_owned()
+    };
+    Ok(fs::metadata(&path).map_err(Failure::file(&path))?.len())
 }
 
 /// Says if a program will miss files.
@@ -130,9 +141,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (program, packed) = (folder.path().join("program"), folder.path().join("packed"));
         fs::write(&program, "#!/bin/sh\ncat /checkout/crates/cuda/tests/data.txt\n").unwrap();
-        let (before, after) = place(&program, &packed).unwrap();
         // `strip` does not know scripts and leaves them.
-        assert_eq!(before, after);
+        let before = place(&program, &packed).unwrap();
+        assert_eq!(before, fs::metadata(&packed).unwrap().len());
         assert!(mentions(&packed, Path::new("/checkout")).unwrap());
         assert!(!mentions(&packed, Path::new("/elsewhere")).unwrap());
         let error = place(&folder.path().join("missing"), &packed).unwrap_err().to_string();

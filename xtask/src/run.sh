@@ -7,12 +7,14 @@ set -u
 usage() {
     cat <<'END'
 usage: ./run.sh [--sanitize | --bench | --list] [--only PATTERN]
+       ./run.sh -- ARGUMENTS...
 
   (nothing)       runs all tests and examples
   --sanitize      runs them under compute-sanitizer instead, with every check that applies
   --bench         runs the benchmarks instead, and keeps their results as $OUT/NAME.json
   --list          says what there is and what it proves
   --only PATTERN  leaves out programs whose name does not contain this
+  -- ARGUMENTS    runs the program tilewright with these, such as: bench gemm --set squares --json "$OUT/squares.json"
 END
 }
 
@@ -36,12 +38,27 @@ while [ $# -gt 0 ]; do
         usage
         exit 0
         ;;
+    --)
+        mode=program
+        shift
+        break
+        ;;
     *) wrong "unknown option $1" ;;
     esac
     shift
 done
 
 here=$(cd "$(dirname "$0")" && pwd) || exit 126
+
+# unpack PROGRAM: programs are compressed until they are used.
+unpack() {
+    [ -x "$1" ] || { gzip -dc "$1.gz" >"$1.part" && chmod +x "$1.part" && mv "$1.part" "$1"; }
+}
+
+if [ "$mode" = program ]; then
+    unpack "$here/bin/bin.tilewright" || { echo "run.sh: the program tilewright is not in this pack; pack it without --only" >&2; exit 126; }
+    exec "$here/bin/bin.tilewright" "$@"
+fi
 results=${OUT:-$PWD/results}
 logs=$results/logs
 tab=$(printf '\t')
@@ -109,14 +126,15 @@ while IFS="$tab" read -r kind name seconds tools data arguments proves; do
     program=$here/bin/$name
     # Others do not look at the variables of one.
     [ "$data" = - ] || export "${data%%=*}=$here/data/${data#*=}"
+    case $mode:$kind in run:bench | bench:test | bench:example | bench:bin) continue ;; esac
+    unpack "$program"
     # The arguments are words without spaces of their own.
-    case $mode:$kind in
-    run:bench | bench:test | bench:example | bench:bin) ;;
+    case $mode in
     # shellcheck disable=SC2086
-    run:*) one "$name" "$seconds" "$program" $arguments ;;
+    run) one "$name" "$seconds" "$program" $arguments ;;
     # shellcheck disable=SC2086
-    bench:*) one "$name" "$seconds" "$program" --json "$results/$name.json" $arguments ;;
-    sanitize:*)
+    bench) one "$name" "$seconds" "$program" --json "$results/$name.json" $arguments ;;
+    sanitize)
         for tool in $tools; do
             # The programs judge what calls return, and let some fail on purpose; tests that end a context do so in a process of their own.
             # Sanitizers let kernels run one by one; programs that look at the time must know.

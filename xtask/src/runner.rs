@@ -20,6 +20,13 @@ pub(crate) fn program_path(out: &Path, item: &Item<'_>) -> PathBuf {
     out.join(FOLDER).join(item.name())
 }
 
+/// Where it is if it is compressed.
+pub(crate) fn compressed(program: &Path) -> PathBuf {
+    let mut path = program.as_os_str().to_owned();
+    path.push(".gz");
+    path.into()
+}
+
 /// What a folder of the checkout is called in the pack.
 fn data_name(data: Data) -> String {
     data.folder.replace('/', "-")
@@ -219,6 +226,34 @@ mod tests {
         assert!(memcheck.contains("--error-exitcode=99"), "{memcheck}");
         assert!(!pack.log("clean.racecheck.log").contains("leak-check"), "{text}");
         assert!(!text.contains("never"), "{text}");
+    }
+
+    #[test]
+    fn compressed_programs_are_unpacked_by_who_runs_them() {
+        let pack = Pack::new(&[("test", "good", 20, "-", "exit 0"), ("bench", "speed", 20, "-", "exit 0")]);
+        let programs = pack.folder.path().join(FOLDER);
+        for name in ["good", "speed"] {
+            assert!(Command::new("gzip").arg(programs.join(name)).status().unwrap().success());
+            assert!(compressed(&programs.join(name)).is_file());
+        }
+        for _ in 0..2 {
+            let (output, text) = pack.run(&[]);
+            assert_eq!(output.status.code(), Some(0), "{text}");
+        }
+        assert!(programs.join("good").is_file() && !programs.join("speed").exists());
+        // One that cannot be unpacked is a failure.
+        fs::write(compressed(&programs.join("speed")), "no archive").unwrap();
+        let (output, text) = pack.run(&["--bench"]);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+    }
+
+    #[test]
+    fn the_program_itself_gets_the_arguments_behind_two_dashes() {
+        let pack = Pack::new(&[("bin", "bin.tilewright", 20, "-", "echo \"$# $2\"; exit 7")]);
+        let (output, text) = pack.run(&["--", "bench", "two words", "--only"]);
+        assert_eq!((output.status.code(), text.as_str()), (Some(7), "3 two words\n"));
+        let (output, _) = Pack::new(&[]).run(&["--", "doctor"]);
+        assert_eq!(output.status.code(), Some(126));
     }
 
     #[test]

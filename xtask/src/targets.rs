@@ -97,6 +97,38 @@ pub(crate) static RULES: &[Rule] = &[
         proves: "the vocabulary of devices means the same on all",
     },
     Rule {
+        package: "tilewright",
+        kind: Kind::Test,
+        name: "gemm",
+        arguments: &[],
+        seconds: 540,
+        sanitizers: EVERY_TOOL,
+        data: None,
+        proves: "every family of matrix products computes the same on GPU and simulator",
+    },
+    Rule {
+        package: "tilewright",
+        kind: Kind::Test,
+        name: "gemm_api",
+        arguments: &[],
+        seconds: 300,
+        sanitizers: &[Tool::Memcheck],
+        data: None,
+        proves: "matrix products by their public names mean the same on GPU, CPU and simulator",
+    },
+    Rule {
+        package: "tilewright",
+        kind: Kind::Test,
+        name: "gemm_sweep",
+        // What runs without a GPU has run where this was packed.
+        arguments: &["cuda-"],
+        seconds: 540,
+        // Memory beyond the ends of matrices is what random products are for; the other checks would take hours.
+        sanitizers: &[Tool::Memcheck],
+        data: None,
+        proves: "hundreds of random matrix products are as close to the exact ones as their types allow",
+    },
+    Rule {
         package: "*",
         kind: Kind::Test,
         name: "gpu",
@@ -208,6 +240,9 @@ mod tests {
             target("tilewright", Kind::Test, "cli"),
             target("tilewright", Kind::Test, "device"),
             target("tilewright", Kind::Test, "devices"),
+            target("tilewright", Kind::Test, "gemm"),
+            target("tilewright", Kind::Test, "gemm_api"),
+            target("tilewright", Kind::Test, "gemm_sweep"),
             target("tilewright-cuda", Kind::Example, "graphs"),
             target("tilewright-cuda", Kind::Bench, "gpu"),
             target("tilewright-cuda", Kind::Test, "corpus"),
@@ -229,6 +264,9 @@ mod tests {
                 "tilewright-cuda.test.corpus",
                 "tilewright.test.devices",
                 "tilewright.test.device",
+                "tilewright.test.gemm",
+                "tilewright.test.gemm_api",
+                "tilewright.test.gemm_sweep",
                 "tilewright-cuda.test.gpu",
                 "tilewright-cuda.example.graphs",
                 "tilewright-cuda.bench.gpu",
@@ -242,7 +280,7 @@ mod tests {
     #[test]
     fn a_pattern_chooses_and_one_that_fits_nothing_is_an_error() {
         let targets = workspace();
-        assert_eq!(select(&targets, Some("test")).unwrap().len(), 5);
+        assert_eq!(select(&targets, Some("test")).unwrap().len(), 8);
         let error = select(&targets, Some("nvlink")).unwrap_err().to_string();
         assert!(error.starts_with("no program for a GPU matches `nvlink`; there are: "), "{error}");
     }
