@@ -6,6 +6,8 @@
 //!
 //! Sums of floats are added in another order than on a GPU, so that results differ in the last bits.
 
+use std::borrow::Cow;
+
 use gemm::Parallelism;
 use rayon::prelude::*;
 use tilewright_hardware::Element;
@@ -81,7 +83,14 @@ trait Real: HostNumber + Copy + Send + Sync + Into<f64> + 'static {
     const ONE: Self;
     fn of(value: f64) -> Self;
     /// The numbers of a matrix.
-    fn numbers(bytes: &[u8], element: Element) -> Vec<Self>;
+    fn numbers(bytes: &[u8], element: Element) -> Cow<'_, [Self]>;
+    /// The bytes of results: to nearest, and to the largest number instead of beyond it where the type has no infinity.
+    fn encode(values: &[Self], element: Element) -> Cow<'_, [u8]>;
+}
+
+/// Numbers where they are, if they lie so that they can be read there.
+fn borrowed<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(bytes: &[u8]) -> Cow<'_, [T]> {
+    bytemuck::try_cast_slice(bytes).map_or_else(|_| bytemuck::pod_collect_to_vec(bytes).into(), Cow::Borrowed)
 }
 
 impl Real for f32 {
@@ -93,9 +102,9 @@ impl Real for f32 {
         value as f32
     }
 
-    fn numbers(bytes: &[u8], element: Element) -> Vec<f32> {
+    fn numbers(bytes: &[u8], element: Element) -> Cow<'_, [f32]> {
         match element {
-            Element::F32 => bytemuck::pod_collect_to_vec(bytes),
+            Element::F32 => return borrowed(bytes),
             Element::TF32 => converted(bytes, |x: f32| {
                 // To the nearest; of two, away from zero. Infinity stays, and the payload of a NaN does not matter.
                 let bits = x.to_bits();
@@ -111,6 +120,16 @@ impl Real for f32 {
             Element::E4M3 => small(bytes, |bits| E4m3(bits).to_f32()),
             Element::E5M2 => small(bytes, |bits| E5m2(bits).to_f32()),
             _ => Vec::new(),
+        }
+        .into()
+    }
+
+    fn encode(values: &[f32], element: Element) -> Cow<'_, [u8]> {
+        match element {
+            Element::BF16 => bytes(values, bf16::from_f32).into(),
+            Element::F16 => bytes(values, f16::from_f32).into(),
+            Element::F32 | Element::TF32 => Cow::Borrowed(bytemuck::cast_slice(values)),
+            other => bytes_of(values, other).into(),
         }
     }
 }
@@ -129,11 +148,18 @@ impl Real for f64 {
         value
     }
 
-    fn numbers(bytes: &[u8], element: Element) -> Vec<f64> {
+    fn numbers(bytes: &[u8], element: Element) -> Cow<'_, [f64]> {
         match element {
-            Element::F64 => bytemuck::pod_collect_to_vec(bytes),
-            Element::I32 => converted(bytes, |x: i32| f64::from(x)),
-            other => f32::numbers(bytes, other).into_iter().map(f64::from).collect(),
+            Element::F64 => borrowed(bytes),
+            Element::I32 => converted(bytes, |x: i32| f64::from(x)).into(),
+            other => f32::numbers(bytes, other).iter().map(|&x| f64::from(x)).collect(),
+        }
+    }
+
+    fn encode(values: &[f64], element: Element) -> Cow<'_, [u8]> {
+        match element {
+            Element::F64 => Cow::Borrowed(bytemuck::cast_slice(values)),
+            other => bytes_of(values, other).into(),
         }
     }
 }
@@ -154,13 +180,13 @@ fn converted<T: bytemuck::AnyBitPattern + Send + Sync, R: Real>(
 }
 
 /// A matrix of one member of a batch: numbers, and how far it is to the next row and to the next column.
-struct Numbers<R> {
-    all: Vec<R>,
+struct Numbers<'m, R: Clone> {
+    all: Cow<'m, [R]>,
     row: usize,
     column: usize,
 }
 
-impl<R: Real> Numbers<R> {
+impl<R: Real> Numbers<'_, R> {
     fn at(&self, row: usize, column: usize) -> R {
         self.all.get(row * self.row + column * self.column).copied().unwrap_or(R::ZERO)
     }
@@ -193,10 +219,10 @@ impl Member<'_> {
         }
     }
 
-    fn read<R: Real>(&self, matrix: &Matrix<'_>, buffer: &DynBuffer) -> Result<Numbers<R>, SimError> {
+    fn read<R: Real>(&self, matrix: &Matrix<'_>, buffer: &DynBuffer) -> Result<Numbers<'_, R>, SimError> {
         let elements = matrix.footprint(1).unwrap_or(u64::MAX);
         let all = if elements == 0 {
-            Vec::new()
+            Cow::default()
         } else {
             let bytes = index(elements.saturating_mul(u64::from(matrix.element.bytes())));
             let place = self.memory.at(self.address(matrix, buffer)?, bytes)?;
@@ -210,7 +236,7 @@ impl Member<'_> {
         Ok(Numbers { all, row, column })
     }
 
-    fn factors<R: Real>(&self) -> Result<(Numbers<R>, Numbers<R>), SimError> {
+    fn factors<R: Real>(&self) -> Result<(Numbers<'_, R>, Numbers<'_, R>), SimError> {
         let [a, b, ..] = matrices(self.problem);
         Ok((self.read(&a, &self.arguments.a)?, self.read(&b, &self.arguments.b)?))
     }
@@ -247,8 +273,8 @@ impl Member<'_> {
         }
         // Epilogues compute in f32, as on a GPU.
         #[allow(clippy::cast_precision_loss, reason = "rounded to the nearest")]
-        let all = sums.iter().map(|&sum| sum as f32).collect();
-        self.finish(&Numbers { all, row, column })
+        let all: Vec<f32> = sums.iter().map(|&sum| sum as f32).collect();
+        self.finish(&Numbers { all: all.into(), row, column })
     }
 
     fn extents(&self) -> (usize, usize, usize) {
@@ -256,27 +282,26 @@ impl Member<'_> {
     }
 
     /// Room for the sums, without gaps: in the order of D if they are all, else by rows, which is how epilogues go.
-    fn room<R: Real>(&self) -> Numbers<R> {
+    fn room<R: Real>(&self) -> Numbers<'static, R> {
         let (rows, columns, _) = self.extents();
         let by_columns =
             self.problem.epilogue.is_identity() && self.problem.d.storage == Storage::ColumnMajor;
         let (row, column) = if by_columns { (1, rows) } else { (columns, 1) };
-        Numbers { all: vec![R::ZERO; rows * columns], row, column }
+        Numbers { all: vec![R::ZERO; rows * columns].into(), row, column }
     }
 
     /// From sums to D.
-    fn finish<R: Real>(mut self, sums: &Numbers<R>) -> Result<(), Error> {
-        let bytes = if self.problem.epilogue.is_identity() {
-            encode(&sums.all, self.problem.types.d)
-        } else {
-            let results = self.apply(sums)?;
-            encode(&results, self.problem.types.d)
-        };
-        Ok(self.store(&bytes).map_err(DeviceError::from)?)
+    fn finish<R: Real>(mut self, sums: &Numbers<'_, R>) -> Result<(), Error> {
+        let d = self.problem.types.d;
+        if self.problem.epilogue.is_identity() {
+            return Ok(self.store(&R::encode(&sums.all, d)).map_err(DeviceError::from)?);
+        }
+        let results = self.apply(sums)?;
+        Ok(self.store(&R::encode(&results, d)).map_err(DeviceError::from)?)
     }
 
     /// The epilogue: what goes to D, in its order. What goes elsewhere is there when this returns.
-    fn apply<R: Real>(&mut self, sums: &Numbers<R>) -> Result<Vec<R>, Error> {
+    fn apply<R: Real>(&mut self, sums: &Numbers<'_, R>) -> Result<Vec<R>, Error> {
         let (problem, arguments, member) = (self.problem, self.arguments, self.member);
         let [_, _, d, c] = matrices(problem);
         let given = arguments.c.as_ref().filter(|_| problem.epilogue.reads_c());
@@ -388,17 +413,18 @@ fn reduced(operand: &ExtraOperand, d: &Matrix<'_>, member: u32) -> Vec<u64> {
 /// `sums = A * B` over some steps of k.
 #[allow(unsafe_code)]
 fn multiply<R: Real>(
-    sums: &mut Numbers<R>,
+    sums: &mut Numbers<'_, R>,
     (rows, columns, steps): (usize, usize, std::ops::Range<usize>),
-    a: &Numbers<R>,
-    b: &Numbers<R>,
+    a: &Numbers<'_, R>,
+    b: &Numbers<'_, R>,
 ) {
     let depth = steps.len();
     if rows == 0 || columns == 0 || depth == 0 {
-        sums.all.fill(R::ZERO);
+        sums.all.to_mut().fill(R::ZERO);
         return;
     }
-    let last = |numbers: &Numbers<R>, row: usize, column: usize| row * numbers.row + column * numbers.column;
+    let last =
+        |numbers: &Numbers<'_, R>, row: usize, column: usize| row * numbers.row + column * numbers.column;
     assert!(last(sums, rows - 1, columns - 1) < sums.all.len());
     assert!(
         last(a, rows - 1, steps.end - 1) < a.all.len() && last(b, steps.end - 1, columns - 1) < b.all.len()
@@ -412,7 +438,7 @@ fn multiply<R: Real>(
             rows,
             columns,
             depth,
-            sums.all.as_mut_ptr(),
+            sums.all.to_mut().as_mut_ptr(),
             step(sums.column),
             step(sums.row),
             false,
@@ -432,30 +458,32 @@ fn multiply<R: Real>(
     }
 }
 
-/// The bytes of results: to nearest, and to the largest number instead of beyond it where the type has no infinity.
-fn encode<R: Real>(values: &[R], element: Element) -> Vec<u8> {
-    fn bytes<R: Real, T: bytemuck::NoUninit + Send>(
-        values: &[R],
-        convert: impl Fn(f64) -> T + Send + Sync,
-    ) -> Vec<u8> {
-        let mut out = vec![0u8; values.len() * size_of::<T>()];
-        out.par_chunks_mut(CHUNK * size_of::<T>()).zip(values.par_chunks(CHUNK)).for_each(|(out, values)| {
-            for (out, &value) in out.chunks_exact_mut(size_of::<T>()).zip(values) {
-                out.copy_from_slice(bytemuck::bytes_of(&convert(value.into())));
-            }
-        });
-        out
-    }
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and saturated")]
+/// Results in any type.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded, and saturated")]
+fn bytes_of<R: Real>(values: &[R], element: Element) -> Vec<u8> {
     match element {
-        Element::F64 => bytes(values, |x| x),
-        Element::BF16 => bytes(values, bf16::from_f64),
-        Element::F16 => bytes(values, f16::from_f64),
-        Element::I32 => bytes(values, |x| x.round_ties_even() as i32),
-        Element::I8 => bytes(values, |x| x.round_ties_even() as i8),
-        Element::U8 => bytes(values, |x| x.round_ties_even() as u8),
-        Element::E4M3 => bytes(values, |x| E4m3::from_f64(x).0),
-        Element::E5M2 => bytes(values, |x| E5m2::from_f64(x).0),
-        _ => bytes(values, |x| x as f32),
+        Element::F64 => bytes(values, R::into),
+        Element::BF16 => bytes(values, |x| bf16::from_f64(x.into())),
+        Element::F16 => bytes(values, |x| f16::from_f64(x.into())),
+        Element::I32 => bytes(values, |x| x.into().round_ties_even() as i32),
+        Element::I8 => bytes(values, |x| x.into().round_ties_even() as i8),
+        Element::U8 => bytes(values, |x| x.into().round_ties_even() as u8),
+        Element::E4M3 => bytes(values, |x| E4m3::from_f64(x.into()).0),
+        Element::E5M2 => bytes(values, |x| E5m2::from_f64(x.into()).0),
+        _ => bytes(values, |x| x.into() as f32),
     }
+}
+
+/// Converts results, all cores together.
+fn bytes<R: Real, T: bytemuck::NoUninit + Send>(
+    values: &[R],
+    convert: impl Fn(R) -> T + Send + Sync,
+) -> Vec<u8> {
+    let mut out = vec![0u8; values.len() * size_of::<T>()];
+    out.par_chunks_mut(CHUNK * size_of::<T>()).zip(values.par_chunks(CHUNK)).for_each(|(out, values)| {
+        for (out, &value) in out.chunks_exact_mut(size_of::<T>()).zip(values) {
+            out.copy_from_slice(bytemuck::bytes_of(&convert(value)));
+        }
+    });
+    out
 }
