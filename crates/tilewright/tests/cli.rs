@@ -282,15 +282,41 @@ fn a_cache_that_cannot_be_used_is_said_in_one_line() {
 #[test]
 fn the_main_job_verifies_its_results() {
     let output = tilewright(&[]);
-    assert!(output.status.success(), "{}", stdout(&output));
-    assert!(stdout(&output).contains("0 failed"));
+    let text = stdout(&output);
+    assert!(output.status.success(), "{text}");
+    for said in ["Matrix products on ", "findings       none", " 0 wrong", "roofline ", "0 failed"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+}
+
+#[test]
+fn the_main_job_as_json_has_every_number() {
     let outcome = json(&tilewright(&["demo", "--json"]));
-    let steps = outcome["steps"].as_array().unwrap();
-    assert!(steps.iter().all(|step| step["ok"] == true));
     let device = tilewright::device::Device::best();
     assert_eq!(outcome["device"], device.name());
-    for place in [format!("vector_add on {}", device.name()), "vector_add, simulated".to_owned()] {
-        assert!(steps.iter().any(|step| step["what"] == place.as_str()), "{place}");
+
+    let products = outcome["products"]["entries"].as_array().unwrap();
+    assert!(products.len() >= 5);
+    for product in products {
+        let number = |name: &str| product[name].as_f64().unwrap_or_else(|| panic!("{name}: {product}"));
+        assert!(number("ours_us") > 0.0 && number("tflops") > 0.0 && number("compared") > 0.0);
+        assert!(number("error") < 1.0, "{product}");
+    }
+
+    // What is multiplied is what the product has, by the kernel of Hopper, and nothing else happens in shared memory than it wants.
+    let simulated = &outcome["simulated"];
+    assert!(simulated["algorithm"].as_str().unwrap().starts_with("hopper "));
+    assert_eq!(simulated["findings"].as_array().unwrap().len(), 0);
+    assert_eq!(simulated["wrong"], 0);
+    let [m, n, k] = [0, 1, 2].map(|i| simulated["product"][i].as_u64().unwrap());
+    assert_eq!(simulated["compared"], m * n);
+    assert_eq!(simulated["counts"]["tensor"][0]["operations"], 2 * m * n * k);
+
+    let steps = outcome["steps"].as_array().unwrap();
+    assert!(steps.iter().all(|step| step["ok"] == true));
+    for place in [format!("on {}", device.name()), "in the simulator".to_owned()] {
+        let runs = |step: &&serde_json::Value| step["what"].as_str().unwrap().ends_with(&place);
+        assert!(steps.iter().find(runs).unwrap()["compared"].as_u64().unwrap() > 30_000, "{place}");
     }
 }
 

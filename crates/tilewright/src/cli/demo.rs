@@ -1,9 +1,10 @@
 //! `tilewright demo`, the program's main job when it is called without a command.
 //!
-//! Describes the machine, then runs what exists and checks every result against plain evaluation: layouts, the compiler, and the
-//! kernels of the registry on the best device of this machine and on the simulator. A check that fails ends the program with exit
-//! code 1.
+//! Describes the machine, then does what the library is for and checks every result: matrix products on the best device of this machine,
+//! timed beside cuBLASLt where it is installed; the kernel of Hopper in the simulator, with what checker and counters say; and
+//! the layers beneath, from layouts to the kernels of the registry. A check that fails ends the program with exit code 1.
 
+mod hopper;
 mod runs;
 
 use std::io::Write;
@@ -12,14 +13,16 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use tilewright::compiler::Compiler;
-use tilewright::device::Device;
+use tilewright::device::{Device, DeviceKind};
 use tilewright::kernels::{Entry, KERNELS};
 use tilewright::layout::analysis;
 use tilewright::layout::{Composed, Layout, LayoutError, Swizzle, TiledCopy, Tiler, TvLayout};
 use tilewright::ptx;
 
+use super::bench::Showcase;
 use super::machine::Machine;
 use super::{Failure, table};
+use hopper::Simulated;
 
 /// Options of `demo`.
 #[derive(Debug, Default, Args)]
@@ -42,8 +45,10 @@ struct Step {
 #[derive(Serialize)]
 struct Outcome<'a> {
     machine: &'a Machine,
-    /// Where the kernels ran.
+    /// Where the products and the kernels ran.
     device: &'a str,
+    products: &'a Showcase,
+    simulated: &'a Simulated,
     steps: &'a [Step],
     microseconds: u128,
 }
@@ -52,32 +57,48 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     let machine = Machine::look();
     let start = Instant::now();
     let device = Device::best();
-    let steps = steps(&device).map_err(|error| Failure::Machine(format!("a step failed: {error}")))?;
+    let broken = |error: &dyn std::fmt::Display| Failure::Machine(format!("a step failed: {error}"));
+    if !options.json {
+        // What comes now takes seconds.
+        write_machine(&machine, &device, out)?;
+        out.flush()?;
+    }
+    let products = Showcase::measure(&device)?;
+    if !options.json {
+        products.write(out)?;
+        out.flush()?;
+    }
+    let simulated = Simulated::run().map_err(|error| broken(&error))?;
+    let steps = steps(&device).map_err(|error| broken(&error))?;
     let elapsed = start.elapsed();
     if options.json {
         let (device, microseconds) = (device.name(), elapsed.as_micros());
-        let outcome = Outcome { machine: &machine, device, steps: &steps, microseconds };
+        let outcome = Outcome {
+            machine: &machine,
+            device,
+            products: &products,
+            simulated: &simulated,
+            steps: &steps,
+            microseconds,
+        };
         serde_json::to_writer_pretty(&mut *out, &outcome)?;
         writeln!(out)?;
     } else {
-        write(&machine, device.name(), &steps, elapsed.as_secs_f64(), out)?;
+        simulated.write(out)?;
+        let compared = products.compared() + simulated.compared;
+        write_steps(&steps, compared, elapsed.as_secs_f64(), out)?;
     }
-    match steps.iter().find(|step| !step.ok) {
+    let step = steps.iter().find(|step| !step.ok).map(|step| format!("the check of `{}`", step.what));
+    match products.failure().or_else(|| simulated.failure()).or(step) {
         None => Ok(()),
-        Some(step) => {
+        Some(failure) => {
             out.flush()?;
-            Err(Failure::Machine(format!("the check of `{}` failed", step.what)))
+            Err(Failure::Machine(format!("found a failure, expected none: {failure}")))
         }
     }
 }
 
-fn write(
-    machine: &Machine,
-    device: &str,
-    steps: &[Step],
-    seconds: f64,
-    out: &mut dyn Write,
-) -> Result<(), Failure> {
+fn write_machine(machine: &Machine, device: &Device, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "tilewright {} on {}", machine.tilewright, machine.processor.describe())?;
     match &machine.driver {
         Some(driver) => writeln!(out, "driver: CUDA {}", driver.cuda)?,
@@ -90,59 +111,75 @@ fn write(
         let (name, capability) = (&gpu.name, &gpu.compute_capability);
         writeln!(out, "GPU {}: {name}, compute capability {capability} ({})", gpu.ordinal, gpu.architecture)?;
     }
-    writeln!(out, "kernels run on: {device}, and on the simulator")?;
-    writeln!(
-        out,
-        "\nThe layouts of a Hopper GEMM tile, compared with plain evaluation; kernels compiled to PTX, read back and checked, \
-         then run on {device} for their results and on the simulator, watched for races and deadlocks, all results compared:\n"
-    )?;
+    let how = match device.kind() {
+        DeviceKind::Cuda => "medians, operands outside of the cache",
+        _ => "medians, all cores",
+    };
+    Ok(writeln!(out, "\nMatrix products on {}, A row-major, B column-major ({how}):\n", device.name())?)
+}
+
+fn write_steps(steps: &[Step], compared: u64, seconds: f64, out: &mut dyn Write) -> Result<(), Failure> {
+    writeln!(out, "\nThe layers beneath, each held against plain evaluation:\n")?;
     let mut rows = table(&["what", "result", "compared", "check"]);
     for step in steps {
         let check = if step.ok { "ok" } else { "FAILED" };
         rows.add_row([&step.what, &step.result, &step.compared.to_string(), &check.to_owned()]);
     }
     writeln!(out, "{rows}")?;
-    let compared: u64 = steps.iter().map(|step| step.compared).sum();
+    let compared = compared + steps.iter().map(|step| step.compared).sum::<u64>();
     let failed = steps.iter().filter(|step| !step.ok).count();
     writeln!(
         out,
-        "\n{} steps, {compared} values and lines compared, {failed} failed, {:.1} ms",
-        steps.len(),
-        seconds * 1e3
+        "\n{} steps, {compared} values and lines compared in all, {failed} failed, {seconds:.1} s",
+        steps.len()
     )?;
-    Ok(writeln!(
-        out,
-        "Try `tilewright explain gemm_hopper`, `tilewright sim --help`, `tilewright doctor` and `tilewright layout --help`."
-    )?)
+    Ok(())
 }
 
 fn steps(device: &Device) -> Result<Vec<Step>, LayoutError> {
     let mut steps = vec![tiles()?, fragment()?, copy()?, swizzle()?, refusals(), compositions()?];
-    steps.extend(KERNELS.iter().map(kernel));
-    steps.extend(runs::steps(device));
-    steps.extend(runs::steps(&Device::simulator()));
+    steps.push(kernels());
+    steps.push(runs::step(device));
+    if device.kind() != DeviceKind::Simulator {
+        steps.push(runs::step(&Device::simulator()));
+    }
     steps.push(runs::race());
     Ok(steps)
 }
 
-/// A kernel from Rust to PTX for each chip it claims: the text reads back as the tree it was printed from, and every instruction is
-/// legal for version and target.
-fn kernel(entry: &'static Entry) -> Step {
+/// All kernels of the registry from Rust to PTX for each chip they claim.
+fn kernels() -> Step {
     let start = Instant::now();
-    let (mut ok, mut compared, mut targets) = (true, 0, Vec::new());
+    let outcomes: Vec<(usize, u64, bool)> = KERNELS.iter().map(compiled).collect();
+    let failed = KERNELS.iter().zip(&outcomes).find(|(_, (.., ok))| !ok);
+    let result = match failed {
+        Some((entry, _)) => format!("{} does not become PTX that reads back as itself", entry.name),
+        None => {
+            let builds: usize = outcomes.iter().map(|(builds, ..)| builds).sum();
+            let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+            format!("{builds} builds in {milliseconds:.0} ms, read back and legal")
+        }
+    };
+    let compared = outcomes.iter().map(|(_, lines, _)| lines).sum();
+    let ok = failed.is_none() && compared > 0;
+    Step { what: format!("{} kernels to PTX", KERNELS.len()), result, compared, ok }
+}
+
+/// How many times a kernel was compiled, into how many lines, and whether they read back as the tree they were printed from, every
+/// instruction legal for version and target.
+fn compiled(entry: &Entry) -> (usize, u64, bool) {
+    let (mut builds, mut lines, mut ok) = (0, 0, true);
     let kernel = (entry.stage)();
     for arch in entry.architectures() {
         let build = kernel.as_ref().ok().and_then(|kernel| Compiler::new(arch).compile(kernel.func()).ok());
+        builds += 1;
         ok &= build.is_some_and(|build| {
-            compared += build.code.text.lines().count() as u64;
+            lines += build.code.text.lines().count() as u64;
             ptx::parse(&build.code.text)
                 .is_ok_and(|read| read == build.code.module && ptx::check(&read).is_empty())
         });
-        targets.push(arch.to_string());
     }
-    let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-    let result = format!("PTX for {} in {milliseconds:.1} ms", targets.join(", "));
-    Step { what: entry.name.to_owned(), result, compared, ok: ok && compared > 0 }
+    (builds, lines, ok)
 }
 
 /// A row-major matrix cut into tiles: every tile starts where it should and nothing is lost.

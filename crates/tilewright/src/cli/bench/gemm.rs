@@ -130,6 +130,29 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
 }
 
 impl Options {
+    /// What cases of somebody else are measured by: all are checked, beside the peer where it is found.
+    pub(super) fn checked(rounds: u32) -> Options {
+        Options {
+            dtype: Vec::new(),
+            layout: Vec::new(),
+            epilogue: Vec::new(),
+            shape: Vec::new(),
+            shapes: None,
+            set: Vec::new(),
+            peer: None,
+            check: true,
+            algorithm: None,
+            candidates: 1,
+            device: None,
+            rounds,
+            sample: 3,
+            copies: None,
+            seed: 1,
+            json: None,
+            plot: None,
+        }
+    }
+
     /// Everything that was asked for: all types, layouts and epilogues of all shapes.
     fn cases(&self) -> Result<Vec<Case>, Failure> {
         let mut shapes = self.shape.clone();
@@ -171,7 +194,7 @@ impl Options {
     }
 
     /// The peer, where it can be had. That it cannot is an error only if it was asked for.
-    fn library(&self, device: &Device) -> Result<Option<Library>, Failure> {
+    pub(super) fn library(&self, device: &Device) -> Result<Option<Library>, Failure> {
         let missing = match (self.peer, device.kind()) {
             (Some(PeerChoice::None), _) => return Ok(None),
             (_, DeviceKind::Cuda) => match Library::load() {
@@ -202,7 +225,7 @@ impl Options {
 }
 
 /// The facts of the machine.
-fn head(device: &Device, library: Option<Library>) -> Results {
+pub(super) fn head(device: &Device, library: Option<Library>) -> Results {
     let what = "Times of matrix products, ours and those of cuBLASLt by turns in one process, operands outside of the cache: medians in \
                 microseconds. A ratio is the peer's time over ours in the same round, and the median of these.";
     let cuda = || Driver::installed_version().ok().map(|version| format!("CUDA {version}"));
@@ -245,7 +268,7 @@ fn progress(cases: usize) -> ProgressBar {
 }
 
 /// One product. What goes wrong is in the row.
-fn measure(options: &Options, device: &Device, library: Option<Library>, case: &Case) -> Row {
+pub(super) fn measure(options: &Options, device: &Device, library: Option<Library>, case: &Case) -> Row {
     let mut row = Row {
         shape: case.shape,
         dtype: case.element.to_string(),

@@ -7,10 +7,12 @@ mod gemm;
 mod ladder;
 mod memory;
 mod ours;
+mod page;
 mod peer;
 mod plot;
 mod results;
 mod shape;
+mod showcase;
 mod statistics;
 mod timing;
 
@@ -21,6 +23,7 @@ use clap::{Args, Subcommand};
 
 use super::Failure;
 use results::Results;
+pub(super) use showcase::Showcase;
 
 /// Options of `bench`.
 #[derive(Debug, Args)]
@@ -46,16 +49,36 @@ struct PlotOptions {
     /// The picture, an SVG
     #[arg(long, value_name = "FILE.svg")]
     out: PathBuf,
+    /// Put a table of the results, and the picture, into a page, between its marks
+    #[arg(long, value_name = "FILE.md")]
+    doc: Option<PathBuf>,
+}
+
+impl PlotOptions {
+    fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let results = Results::read(&self.results)?;
+        if let Some(path) = &self.doc {
+            let text =
+                std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
+            let text = page::replaced(&text, &results, &self.out).ok_or_else(|| {
+                Failure::Input(format!(
+                    "{}: found no lines `{}` and `{}`, expected both: the table goes between them",
+                    path.display(),
+                    page::MARK,
+                    page::END
+                ))
+            })?;
+            results::write_whole(path, text.as_bytes())?;
+        }
+        results::write_whole(&self.out, plot::draw(&results).as_bytes())?;
+        Ok(writeln!(out, "{}", self.out.display())?)
+    }
 }
 
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     match &options.command {
         Command::Gemm(options) => gemm::run(options, out),
         Command::Ladder(options) => ladder::run(options, out),
-        Command::Plot(PlotOptions { results, out: picture }) => {
-            let drawn = plot::draw(&Results::read(results)?);
-            results::write_whole(picture, drawn.as_bytes())?;
-            Ok(writeln!(out, "{}", picture.display())?)
-        }
+        Command::Plot(options) => options.run(out),
     }
 }

@@ -13,8 +13,8 @@ use super::Step;
 type Outcome = Result<(Report, u64, bool), Box<dyn std::error::Error>>;
 type Run = fn(&Device) -> Outcome;
 
-/// One step a kernel that the device can run: it must be clean and every element right.
-pub(super) fn steps(device: &Device) -> Vec<Step> {
+/// The kernels that the device can run, one after the other: each must be clean and every element right.
+pub(super) fn step(device: &Device) -> Step {
     let runs: [(&'static str, Run); 6] = [
         ("vector_add", vector_add),
         ("transpose", transpose),
@@ -24,30 +24,33 @@ pub(super) fn steps(device: &Device) -> Vec<Step> {
         ("gemm_hopper", gemm_hopper),
     ];
     let able = |name: &str| find(name).is_some_and(|entry| device.arch().supports(entry.needs));
-    runs.into_iter().filter(|(name, _)| able(name)).map(|(name, run)| step(device, name, run)).collect()
-}
-
-fn step(device: &Device, name: &str, run: Run) -> Step {
+    let runs: Vec<(&str, Run)> = runs.into_iter().filter(|(name, _)| able(name)).collect();
     let simulated = device.kind() == DeviceKind::Simulator;
-    let what = if simulated { format!("{name}, simulated") } else { format!("{name} on {}", device.name()) };
-    let start = Instant::now();
-    match run(device) {
-        Ok((report, compared, right)) => {
-            let found = report.findings().len();
-            let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-            let result = match report.simulation().filter(|_| simulated) {
-                Some(run) => {
-                    let count = run.thread_instructions;
-                    let findings =
-                        if found == 0 { "no findings".to_owned() } else { format!("{found} findings") };
-                    format!("{count} thread instructions in {milliseconds:.1} ms, {findings}")
+    let place = if simulated { "in the simulator".to_owned() } else { format!("on {}", device.name()) };
+    let what = format!("{} example kernels {place}", runs.len());
+    let (start, mut instructions, mut compared) = (Instant::now(), 0, 0);
+    for (name, run) in runs {
+        let wrong = match run(device) {
+            Ok((report, count, right)) => {
+                compared += count;
+                instructions += report.simulation().map_or(0, |run| run.thread_instructions);
+                match (report.findings().first(), right) {
+                    (Some(finding), _) => finding.to_string(),
+                    (None, false) => "the result is wrong".to_owned(),
+                    (None, true) => continue,
                 }
-                None => format!("compiled, loaded, run and compared in {milliseconds:.1} ms"),
-            };
-            Step { what, result, compared, ok: right && found == 0 }
-        }
-        Err(error) => Step { what, result: error.to_string(), compared: 0, ok: false },
+            }
+            Err(error) => error.to_string(),
+        };
+        return Step { what, result: format!("{name}: {wrong}"), compared, ok: false };
     }
+    let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+    let result = if simulated {
+        format!("{instructions} thread instructions in {milliseconds:.0} ms, no findings")
+    } else {
+        format!("compiled, loaded, run and compared in {milliseconds:.0} ms")
+    };
+    Step { what, result, compared, ok: true }
 }
 
 fn staged(name: &str) -> Result<tilewright::lang::Kernel, Box<dyn std::error::Error>> {
