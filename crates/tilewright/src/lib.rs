@@ -2,10 +2,10 @@
 //!
 //! This crate is the front door: it gathers the layers of the workspace under one name. Today these are
 //!
+//! * [`gemm`]: matrix products, planned and computed with one call on GPU, CPU and simulator;
 //! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
 //! * [`ir`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
 //! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
-//! * [`gemm`]: matrix products on a device;
 //! * [`device`]: memory and launches on GPU, CPU and simulator under the same names;
 //! * [`cuda`]: a CUDA runtime that needs only the driver, found at run time; [`sim`], which runs PTX on the CPU, checks it and counts.
 //!
@@ -76,4 +76,6 @@ mod chapters {
     mod simulator {}
     #[doc = include_str!("../../../docs/runtime.md")]
     mod runtime {}
+    #[doc = include_str!("../../../docs/matrix-products.md")]
+    mod matrix_products {}
 }

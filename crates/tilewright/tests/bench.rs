@@ -57,6 +57,10 @@ fn wrong_input_is_one_line_and_exit_code_2() {
         (&["gemm", "--shape", "4294967295x8x8", "--device", "cpu"], "m is 4294967295"),
         (&["gemm", "--shape", "8x8x8", "--rounds", "0"], "--rounds"),
         (&["plot", "Cargo.toml", "--out", "unused.svg"], "expected results of `tilewright bench`"),
+        (
+            &["plot", "tests/bench/results.json", "--out", "unused.svg", "--doc", "Cargo.toml"],
+            "Cargo.toml: found no lines `<!-- gemm results -->`",
+        ),
     ] {
         let output = bench(arguments);
         let error = error(&output);
@@ -221,4 +225,28 @@ fn rows_that_are_done_survive_the_program() {
     child.wait().unwrap();
     assert_eq!(rows(&partial)[0]["shape"], "4x4x4");
     assert!(!json.exists());
+}
+
+/// No number that was not measured: the README has the table of the results, or none.
+#[test]
+fn the_readme_shows_what_was_measured() {
+    const README: &str = include_str!("../../../README.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let results = root.join("results/h200/gemm.json");
+    if !results.exists() {
+        assert!(README.contains("<!-- gemm results -->\n<!-- end -->\n"), "a table without results");
+        assert!(README.contains("Not measured yet"), "it says that there are none");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (page, picture) = (folder.path().join("README.md"), "docs/images/gemm.svg");
+    std::fs::create_dir_all(folder.path().join("docs/images")).unwrap();
+    std::fs::write(&page, README).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.args(["bench", "plot", results.to_str().unwrap(), "--out", picture, "--doc", "README.md"]);
+    assert!(command.current_dir(&folder).status().unwrap().success());
+    let advice =
+        "run `tilewright bench plot results/h200/gemm.json --out docs/images/gemm.svg --doc README.md`";
+    assert_eq!(std::fs::read_to_string(page).unwrap(), README, "{advice}");
+    assert!(!README.contains("Not measured yet"), "there are results now");
 }
