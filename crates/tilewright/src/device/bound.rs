@@ -67,7 +67,7 @@ impl DynBuffer {
     /// ```
     /// use tilewright::device::{Device, DynBuffer};
     /// use tilewright::hardware::Element;
-    /// let bytes: DynBuffer = Device::cpu().upload(&1.5f32.to_le_bytes())?.into();
+    /// let bytes = DynBuffer::from(&Device::cpu().upload(&1.5f32.to_le_bytes())?);
     /// assert_eq!(bytes.reinterpreted(Element::F32).to_vec::<f32>()?, [1.5]);
     /// # Ok::<(), tilewright::device::DeviceError>(())
     /// ```
