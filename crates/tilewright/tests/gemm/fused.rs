@@ -200,6 +200,17 @@ fn on_tensor_cores() {
 }
 
 #[test]
+fn pairs_of_few_columns_on_warpgroups() {
+    // Four columns of results are fewer than the swizzle of a staged tile repeats after.
+    let narrow: Family =
+        |problem| "hopper 64x8x64B c1x1 s2 coop1 m2".parse::<hopper::Config>()?.recipe(problem, h200());
+    for storage in [Storage::RowMajor, Storage::ColumnMajor] {
+        let types = Types::of(F16).with_result(F32);
+        check(narrow, &problem(72, 12, 40, types, storage, Epilogue::new().swiglu()));
+    }
+}
+
+#[test]
 fn on_warpgroups() {
     check_all(warpgroups, (40, 38, 40), Types::of(BF16));
     check_all(warpgroups, (72, 48, 40), Types::of(F16).with_result(F32));

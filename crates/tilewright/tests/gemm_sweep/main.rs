@@ -2,8 +2,9 @@
 //! epilogues; by the algorithm that the plan chooses, and by any other of its candidates. One test for a device and a family of kernels.
 //!
 //! Every failure is a line with the case and the variables that repeat it. `TILEWRIGHT_TEST_SEED` is the seed of the first case (those of
-//! the following count up from it), `TILEWRIGHT_SWEEP` the number of cases of a test. GPU tests are ignored, visibly, where there is
-//! none; `TILEWRIGHT_REQUIRE_GPU=1` makes that a failure.
+//! the following count up from it), or `random`; without it the cases are always the same, so that a change is blamed for what it did.
+//! `TILEWRIGHT_SWEEP` is the number of cases of a test. GPU tests are ignored, visibly, where there is none; `TILEWRIGHT_REQUIRE_GPU=1`
+//! makes that a failure.
 
 mod case;
 mod memory;
@@ -80,14 +81,20 @@ const SIMT: &[(Element, Element)] = &[(Element::F32, Element::F32), (Element::F6
 
 fn main() {
     let arguments = Command::from_args();
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seed = number("TILEWRIGHT_TEST_SEED").unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    let seed = match std::env::var("TILEWRIGHT_TEST_SEED").as_deref() {
+        Ok("random") => RandomState::new().build_hasher().finish(),
+        Ok(text) => text.parse().unwrap_or_else(|_| {
+            eprintln!("TILEWRIGHT_TEST_SEED: found `{text}`, expected a number, or `random`");
+            std::process::exit(2)
+        }),
+        Err(_) => 1,
+    };
     if !arguments.list {
         println!("cases by TILEWRIGHT_TEST_SEED={seed}");
     }
     let gpus = Driver::load().and_then(|driver| driver.device_count()).unwrap_or(0);
     let required = std::env::var_os("TILEWRIGHT_REQUIRE_GPU").is_some_and(|value| value == "1");
-    let count = number("TILEWRIGHT_SWEEP").and_then(|count| usize::try_from(count).ok());
+    let count = std::env::var("TILEWRIGHT_SWEEP").ok().and_then(|text| text.parse().ok());
     let mut trials = vec![Trial::test("mistakes_are_noticed", mistakes_are_noticed)];
     trials.extend(sweeps(gpus).into_iter().map(|sweep| {
         let sweep = Sweep { count: count.unwrap_or(sweep.count), ..sweep };

@@ -240,7 +240,10 @@ impl Output {
             Storage::RowMajor => {
                 [128, 64, 32, 16].into_iter().map(|width| width / bytes * merged).find(whole)
             }
-            Storage::ColumnMajor => (1..=BUFFER / SLAB / bytes).rev().map(|n| n * merged).find(whole),
+            // The swizzle repeats after eight lines.
+            Storage::ColumnMajor => {
+                (8..=BUFFER / SLAB / bytes).rev().filter(|n| n % 8 == 0).map(|n| n * merged).find(whole)
+            }
         };
         let Some(columns) = staged.filter(|_| bytes <= 4) else {
             return Output::Direct { columns: [32, 16].into_iter().find(whole).unwrap_or(8) };
