@@ -98,7 +98,15 @@ mod tests {
     use super::*;
     use crate::cargo::{BuildTarget, Kind};
     use crate::targets;
-    use std::process::{Command, Output};
+    use std::process::{Command, Output, Stdio};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    /// Held while a program is written, and while one is started. A process that starts in the meantime would keep the file open for
+    /// writing for a moment, in which nobody can execute it.
+    fn turn() -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// A pack whose programs are scripts.
     struct Pack {
@@ -109,7 +117,10 @@ mod tests {
         fn new(programs: &[(&str, &str, u32, &str, &str)]) -> Pack {
             let folder = tempfile::tempdir().unwrap();
             prepare(folder.path()).unwrap();
-            write(folder.path(), &[]).unwrap();
+            {
+                let _turn = turn();
+                write(folder.path(), &[]).unwrap();
+            }
             let mut list = String::new();
             for (kind, name, seconds, sanitizers, script) in programs {
                 list += &format!("{kind}\t{name}\t{seconds}\t{sanitizers}\t-\t-\tsomething\n");
@@ -120,6 +131,7 @@ mod tests {
         }
 
         fn script(path: &Path, text: &str) {
+            let _turn = turn();
             fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
             make_executable(path).unwrap();
         }
@@ -128,13 +140,20 @@ mod tests {
         fn run(&self, arguments: &[&str]) -> (Output, String) {
             let tools = self.folder.path().join("tools");
             let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap());
-            let output = Command::new(self.folder.path().join("run.sh"))
+            let mut command = Command::new("sh");
+            command
+                .arg(self.folder.path().join("run.sh"))
                 .args(arguments)
                 .current_dir("/")
                 .env("PATH", path)
                 .env("OUT", self.folder.path().join("out"))
-                .output()
-                .unwrap();
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            let running = {
+                let _turn = turn();
+                command.spawn().unwrap()
+            };
+            let output = running.wait_with_output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             (output, text)
         }
