@@ -19,7 +19,7 @@ use super::memory::Memory;
 use super::ours::{Choice, Ours};
 use super::peer::Peer;
 use super::plot;
-use super::results::{Journal, Results, Row, today, write_whole};
+use super::results::{Journal, Results, Row, Tried, today, write_whole};
 use super::shape::{self, SETS, Shape};
 use super::statistics::{Spread, geometric_mean, paired_ratio, rounded};
 use super::timing::{Contestant, Effort, race};
@@ -52,9 +52,9 @@ pub(super) struct Options {
     /// Compare results with sums in f64
     #[arg(long)]
     check: bool,
-    /// The algorithm to use, as the column `algorithm` shows it
+    /// The algorithm to use, as the column `algorithm` shows it; of several the fastest counts
     #[arg(long, value_name = "TEXT", conflicts_with = "candidates")]
-    algorithm: Option<Algorithm>,
+    algorithm: Vec<Algorithm>,
     /// Measure so many of the algorithms that the model likes best, and take the fastest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     candidates: u32,
@@ -141,7 +141,7 @@ impl Options {
             set: Vec::new(),
             peer: None,
             check: true,
-            algorithm: None,
+            algorithm: Vec::new(),
             candidates: 1,
             device: None,
             rounds,
@@ -297,9 +297,9 @@ fn fill(
         row.memory_bound = Some(roofline.is_of_memory());
     }
     let memory = Memory::new(device, &problem, &inputs, options.copies)?;
-    let choice = Choice { algorithm: options.algorithm, most: options.candidates as usize };
+    let choice = Choice { algorithms: &options.algorithm, most: options.candidates as usize };
     let ours = Ours::choose(device, &problem, &memory, choice)?;
-    let ours = fastest(options, device, &memory, ours)?;
+    let ours = fastest(options, device, &memory, ours, &mut row.tried)?;
     row.algorithm = Some(ours.name().to_owned());
     if options.check {
         let verdict = judged(device, case, &problem, &inputs, &memory, &ours)?;
@@ -363,19 +363,27 @@ fn fill(
     Ok(())
 }
 
-/// The fastest of some algorithms of ours; there is one.
+/// The fastest of some algorithms of ours; there is one. Notes all that were tried, if it is not the only one.
 fn fastest(
     options: &Options,
     device: &Device,
     memory: &Memory,
     mut ours: Vec<Ours>,
+    tried: &mut Vec<Tried>,
 ) -> Result<Ours, Failure> {
     let place = match ours.len() {
         0 => return Err(Failure::Machine("found no algorithm for this product, expected one".to_owned())),
         1 => 0,
         _ => {
             let all: Vec<&dyn Contestant> = ours.iter().map(|one| one as _).collect();
-            winner(&race(device, &all, memory.copies(), options.quick())?)
+            let times = race(device, &all, memory.copies(), options.quick())?;
+            let us = |seconds: f64| rounded(seconds * 1e6);
+            tried.extend(ours.iter().zip(&times).map(|(one, times)| Tried {
+                algorithm: one.name().to_owned(),
+                predicted_us: one.predicted().map(us),
+                us: Spread::of(times).map(|spread| us(spread.median)),
+            }));
+            winner(&times)
         }
     };
     Ok(ours.swap_remove(place))

@@ -11,9 +11,9 @@ use super::timing::{Contestant, broken};
 
 /// Which algorithms take part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choice {
-    /// This one.
-    pub(super) algorithm: Option<Algorithm>,
+pub(super) struct Choice<'a> {
+    /// These, if any.
+    pub(super) algorithms: &'a [Algorithm],
     /// So many of those that the model likes best.
     pub(super) most: usize,
 }
@@ -21,6 +21,7 @@ pub(super) struct Choice {
 /// A product with one of our algorithms.
 pub(super) struct Ours {
     name: String,
+    predicted: Option<f64>,
     way: Way,
 }
 
@@ -38,32 +39,29 @@ impl Ours {
         device: &Device,
         problem: &Problem,
         memory: &Memory,
-        choice: Choice,
+        choice: Choice<'_>,
     ) -> Result<Vec<Ours>, Failure> {
         let chip = device.chip();
-        let algorithms: Vec<Algorithm> = match choice.algorithm {
-            Some(algorithm) => vec![algorithm],
-            None if device.kind() == DeviceKind::Cpu => {
+        let algorithms: Vec<Algorithm> = match choice.algorithms {
+            [] if device.kind() == DeviceKind::Cpu => {
                 return Ok(vec![Ours::on_processor(device, problem, memory)?]);
             }
-            None => {
+            [] => {
                 let all = candidates(problem, &chip).map_err(Failure::input)?;
                 all.into_iter().take(choice.most).map(|candidate| candidate.algorithm).collect()
             }
+            some => some.to_vec(),
         };
         let ours = algorithms.into_iter().map(|algorithm| {
             let recipe = algorithm.recipe(problem, &chip).map_err(Failure::input)?;
-            Ours::with_kernels(device, algorithm.to_string(), &recipe, memory)
+            let predicted = algorithm.predict(problem, &chip).ok().map(|prediction| prediction.seconds());
+            let name = algorithm.to_string();
+            Ok(Ours { name, predicted, way: Ours::with_kernels(device, &recipe, memory)? })
         });
         ours.collect()
     }
 
-    fn with_kernels(
-        device: &Device,
-        name: String,
-        recipe: &Recipe,
-        memory: &Memory,
-    ) -> Result<Ours, Failure> {
+    fn with_kernels(device: &Device, recipe: &Recipe, memory: &Memory) -> Result<Way, Failure> {
         let bytes = usize::try_from(recipe.workspace).unwrap_or(usize::MAX);
         let workspace = device.alloc_zeroed::<u8>(bytes.max(1)).map_err(broken)?;
         let prepared = (0..memory.copies()).map(|number| {
@@ -76,8 +74,7 @@ impl Ours {
                 .with(Operand::Workspace, &workspace);
             Prepared::new(device, recipe, &operands).map_err(broken)
         });
-        let prepared = prepared.collect::<Result<_, _>>()?;
-        Ok(Ours { name, way: Way::Kernels(prepared) })
+        prepared.collect::<Result<_, _>>().map(Way::Kernels)
     }
 
     fn on_processor(device: &Device, problem: &Problem, memory: &Memory) -> Result<Ours, Failure> {
@@ -104,6 +101,7 @@ impl Ours {
         let arguments = arguments.collect();
         Ok(Ours {
             name: "the processor's instructions".to_owned(),
+            predicted: None,
             way: Way::Processor(Box::new(plan), arguments),
         })
     }
@@ -111,6 +109,11 @@ impl Ours {
     /// The algorithm, as text.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Seconds that it takes, as far as the model knows.
+    pub(super) fn predicted(&self) -> Option<f64> {
+        self.predicted
     }
 }
 

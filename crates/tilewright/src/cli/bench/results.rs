@@ -38,6 +38,9 @@ pub(super) struct Row {
     pub(super) epilogue: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) algorithm: Option<String>,
+    /// All that were tried to find it, if several were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) tried: Vec<Tried>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ours_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,6 +87,18 @@ pub(super) struct Row {
     /// Why there is no time of the peer's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peer_failure: Option<String>,
+}
+
+/// An algorithm that was measured to find the fastest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Tried {
+    pub(super) algorithm: String,
+    /// What the model says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) predicted_us: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) us: Option<f64>,
 }
 
 impl Default for Shape {
