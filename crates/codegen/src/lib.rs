@@ -98,6 +98,8 @@ pub struct Compiled {
     pub signature: Vec<ParamInfo>,
     /// How the kernel is launched, as far as it is fixed.
     pub launch: Launch,
+    /// Whether it waits by itself for the kernels before it, so that a launch may let it start before they have ended.
+    pub overlaps: bool,
 }
 
 impl Compiled {

@@ -90,6 +90,7 @@ pub(crate) fn compile(func: &Func, options: &Options) -> Result<Compiled, Codege
         lines,
         signature,
         launch: func.launch,
+        overlaps: func.waits_for_grids() && options.arch.number >= 90,
     })
 }
 

@@ -75,8 +75,11 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// `grid_wait`, `grid_launch`
+    /// `grid_wait`, `grid_launch`: nothing where grids do not overlap.
     pub(crate) fn grid(&mut self, action: M) -> Lowered {
+        if self.arch.number < 90 {
+            return Ok(());
+        }
         self.push(Opcode::Griddepcontrol, &[action], []);
         Ok(())
     }

@@ -215,6 +215,13 @@ impl Func {
         Region(0)
     }
 
+    /// Whether every thread waits for the grids that this one depends on (`grid_wait` in the outermost region), so that a launch may let
+    /// it start before those have ended.
+    #[must_use]
+    pub fn waits_for_grids(&self) -> bool {
+        self.region(self.body()).ops.iter().any(|&op| self.op(op).code == Opcode::GridWait)
+    }
+
     /// Adds a parameter.
     pub fn add_param(&mut self, name: impl Into<String>, ty: Type, align: u32) -> Value {
         self.params.push(Param { name: name.into(), align });

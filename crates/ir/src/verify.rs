@@ -27,7 +27,7 @@ use crate::diagnostic::Diagnostic;
 use crate::func::{Func, Module, Op, OpData, Region, Value};
 use crate::loc::Loc;
 use crate::table::{Arity, Opcode, Out};
-use crate::types::Type;
+use crate::types::{Space, Type};
 
 /// Checks a module; an empty list means that it is correct.
 #[must_use]
@@ -65,6 +65,9 @@ impl Verifier<'_> {
             self.visible[arg.index()] = true;
         }
         self.roles();
+        if func.waits_for_grids() {
+            self.nothing_before_grid_wait();
+        }
         self.region(func.body());
         self.loc = Loc::NONE;
         let returns = func.terminator(func.body()).map(|op| func.op(op));
@@ -77,6 +80,19 @@ impl Verifier<'_> {
                 list(&found),
                 list(&func.results)
             ));
+        }
+    }
+
+    /// What waits for the grids before it may have been started before they have ended: until then, global memory is theirs.
+    fn nothing_before_grid_wait(&mut self) {
+        let func = self.func;
+        let ops = &func.region(func.body()).ops;
+        for &op in ops.iter().take_while(|&&op| func.op(op).code != Opcode::GridWait) {
+            if let Some(access) = global_access(func, op) {
+                self.loc = func.op(access).loc;
+                let name = func.op(access).info().mnemonic;
+                self.report(format!("`{name}` reaches global memory before `grid_wait`; the grids before this one may still be at work there"));
+            }
         }
     }
 
@@ -638,4 +654,17 @@ fn fragment(atom: &atoms::Mma, operand: Operand) -> Type {
         atom.element(operand),
         u16::try_from(rows * columns / atom.group.threads()).unwrap_or(u16::MAX),
     )
+}
+
+/// The first op among this one and those in its regions that may reach global memory.
+fn global_access(func: &Func, op: Op) -> Option<Op> {
+    let data = func.op(op);
+    let reaches = |ty: Type| matches!(ty, Type::Pointer(Space::Global | Space::Generic) | Type::TensorMap);
+    let operands = data.info().effects.accesses.iter();
+    let own = operands.filter_map(|access| data.operands.get(usize::from(access.operand)));
+    if data.code == Opcode::Call || own.copied().any(|operand| reaches(func.ty(operand))) {
+        return Some(op);
+    }
+    let inside = data.regions.iter().flat_map(|&region| &func.region(region).ops);
+    inside.copied().find_map(|op| global_access(func, op))
 }

@@ -137,6 +137,14 @@ pub fn grid_launch_dependents() {
     trace::effect(Opcode::GridLaunch, [], []);
 }
 
+/// Lets this kernel begin while the one before it ends, and the next one while this one does: that is, what it takes to launch a kernel
+/// overlaps with work. At the start of a kernel, by all threads; nothing that other kernels write is touched before.
+#[track_caller]
+pub fn overlap_grids() {
+    grid_launch_dependents();
+    grid_wait();
+}
+
 /// A barrier object in shared memory: arrivals and bytes are counted, and a phase completes when none is missing.
 ///
 /// Waits name the parity of a phase: 0 for the first, then alternating. [`Pipeline`](crate::Pipeline) keeps the books for rings of

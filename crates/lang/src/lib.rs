@@ -79,7 +79,7 @@ pub mod prelude {
     pub use crate::barrier::{
         Mbarrier, NamedBarrier, RemoteMbarrier, barrier, barrier_all, barrier_any, barrier_count,
         cluster_arrive, cluster_arrive_relaxed, cluster_barrier, cluster_wait, fence, fence_async,
-        fence_barrier_init, fence_proxy, grid_launch_dependents, grid_wait,
+        fence_barrier_init, fence_proxy, grid_launch_dependents, grid_wait, overlap_grids,
     };
     pub use crate::copy::{
         bulk_commit, bulk_copy, bulk_load, bulk_prefetch, bulk_reduce, bulk_store, bulk_wait, bulk_wait_read,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tilewright_ptx::{
-    Access, Item, Linkage, Parameter, ParameterKind, Signature, Space, Specificity, Target,
-    signatures_from_text, signatures_to_text,
+    Access, Item, Linkage, Opcode, Parameter, ParameterKind, Signature, Space, Specificity, Statement,
+    StatementKind, Target, signatures_from_text, signatures_to_text,
 };
 
 use super::{Code, Image, Loaded, Module, Origin};
@@ -212,8 +212,11 @@ fn read(context: &Context, text: &str) -> Result<(Vec<Signature>, bool), CudaErr
     Ok((signatures, linkable))
 }
 
-/// Whether the driver's linker places all shared memory right. It puts dynamic shared memory behind the static at a multiple of 16 bytes,
-/// whatever its alignment (seen with CUDA 13.0; nvlink does the same), so the two must not meet where more is asked for.
+/// Whether the driver's linker does what the code says (seen with CUDA 13.0).
+///
+/// It puts dynamic shared memory behind the static at a multiple of 16 bytes, whatever its alignment (nvlink does the same), so the two must
+/// not meet where more is asked for. And it ignores `setmaxnreg`, because functions of other modules could be called: what a warp was
+/// meant to hold in registers would go to memory.
 fn is_linkable(module: &tilewright_ptx::Module, signatures: &[Signature]) -> bool {
     const LINKER: u32 = 16;
     let demanding = module.items.iter().any(|item| {
@@ -222,7 +225,22 @@ fn is_linkable(module: &tilewright_ptx::Module, signatures: &[Signature]) -> boo
                 && variable.linkage == Some(Linkage::Extern)
                 && variable.align.is_some_and(|align| align > LINKER))
     });
-    !demanding || signatures.iter().all(|kernel| kernel.shared_bytes == 0 || !kernel.dynamic_shared)
+    let placed =
+        !demanding || signatures.iter().all(|kernel| kernel.shared_bytes == 0 || !kernel.dynamic_shared);
+    let bodies = module.items.iter().filter_map(|item| match item {
+        Item::Function(function) => function.body.as_deref(),
+        _ => None,
+    });
+    placed && !bodies.into_iter().any(deals_out_registers)
+}
+
+/// Whether warps give registers to others.
+fn deals_out_registers(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| match &statement.kind {
+        StatementKind::Instruction(instruction) => instruction.opcode == Opcode::Setmaxnreg,
+        StatementKind::Block(inner) => deals_out_registers(inner),
+        _ => false,
+    })
 }
 
 /// The number in `sm_90`.
@@ -303,5 +321,17 @@ mod tests {
         assert!(linkable(1024, ""));
         assert!(linkable(16, barriers));
         assert!(!linkable(128, barriers));
+    }
+
+    #[test]
+    fn registers_that_warps_give_away_must_not_be_lost() {
+        let linkable = |body: &str| {
+            let head = ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n";
+            let module = tilewright_ptx::parse(&format!("{head}{{\n{body}ret;\n}}\n")).unwrap();
+            is_linkable(&module, &module.signatures())
+        };
+        assert!(linkable(""));
+        assert!(!linkable("setmaxnreg.inc.sync.aligned.u32 232;\n"));
+        assert!(!linkable("{\nsetmaxnreg.dec.sync.aligned.u32 40;\n}\n"));
     }
 }

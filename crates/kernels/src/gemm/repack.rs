@@ -212,6 +212,7 @@ fn announce(entry: Global<u64>, address: Val<u64>, tile: Val<u32>) {
 /// Copies rows whose elements lie side by side along k.
 #[kernel(threads = THREADS)]
 fn repack_straight<T: Number>(rows: Val<u32>, k: Val<u32>, problem: Problem, side: Side) {
+    overlap_grids();
     let piece = 16 / T::ELEMENT.bytes();
     let width = side.width(&problem);
     let work = Work::<T>::declare(&problem, side, (STRAIGHT.0, STRAIGHT.1 * piece), rows);
@@ -231,6 +232,7 @@ fn repack_straight<T: Number>(rows: Val<u32>, k: Val<u32>, problem: Problem, sid
 /// Copies a factor whose elements lie side by side along the rows: reads along the rows, turns the tile in shared memory, writes along k.
 #[kernel(threads = THREADS)]
 fn repack_transposed<T: Number>(rows: Val<u32>, k: Val<u32>, problem: Problem, side: Side) {
+    overlap_grids();
     let piece = 16 / T::ELEMENT.bytes();
     let width = side.width(&problem);
     let tile_rows = 8 * piece;

@@ -179,7 +179,7 @@ impl Loaded {
                 (parameters, *required_block, *required_cluster)
             }
         };
-        Ok(Body { name: name.into(), parameters, block, cluster, shared_bytes: 0, entry })
+        Ok(Body { name: name.into(), parameters, block, cluster, shared_bytes: 0, overlaps: false, entry })
     }
 
     fn entry(&self, name: &str) -> Result<Entry, DeviceError> {
@@ -238,6 +238,8 @@ pub(super) struct Body {
     block: Option<[u32; 3]>,
     cluster: Option<[u32; 3]>,
     shared_bytes: u32,
+    /// Whether it waits by itself for the kernels before it.
+    overlaps: bool,
     entry: Entry,
 }
 
@@ -260,6 +262,7 @@ impl Body {
             block: compiled.launch.threads,
             cluster: compiled.launch.cluster,
             shared_bytes: compiled.shared.dynamic,
+            overlaps: compiled.overlaps,
             entry: loaded.entry(&compiled.entry)?,
         })
     }
@@ -434,6 +437,7 @@ impl Kernel {
             Entry::Gpu(gpu, kernel) => {
                 let config = LaunchConfig::new(grid, block).shared(shared_bytes);
                 let config = self.cluster().map_or(config, |cluster| config.cluster(cluster));
+                let config = if self.body.overlaps { config.programmatic() } else { config };
                 gpu.launch(kernel, &config, passed)?;
                 Ok(Report::enqueued(name, gpu.clone()))
             }

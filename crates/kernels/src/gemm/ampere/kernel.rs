@@ -60,6 +60,7 @@ pub(super) fn product<A: Element, B: Element, C: Number, R: Number>(
     steps_of_part: Val<u32>,
     plan: Plan,
 ) {
+    overlap_grids();
     let (problem, config) = (&plan.problem, plan.config);
     let a = GlobalMatrix::declare("a", &problem.a, plan.a.element, problem.batching);
     let b = GlobalMatrix::declare("b", &problem.b, plan.b.element, problem.batching);

@@ -34,6 +34,7 @@ fn reduce_slots<R: Number>(
     out_batch: Val<u64>,
     how: How,
 ) {
+    overlap_grids();
     let parts = Shared::<R>::new("(32,32):(32,1)");
     let (warp, lane, batch) = (warp_id(), lane_id(), block_id(1));
     let i = block_id(0) * 32u32 + lane;
@@ -61,6 +62,7 @@ fn reduce_slots<R: Number>(
 /// `out` is what `values` make together, by one block.
 #[kernel(threads = 1024)]
 fn reduce_all<R: Number>(values: Global<R>, out: Global<R>, count: Val<u64>, how: How) {
+    overlap_grids();
     let parts = Shared::<R>::new("32:1");
     let (warp, lane) = (warp_id(), lane_id());
     let mut total = start::<R>(how);

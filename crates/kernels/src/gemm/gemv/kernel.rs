@@ -385,6 +385,7 @@ pub(super) fn gemv<W: Element, X: Element, C: Number, R: Number>(
     config: Config,
     shape: Shape,
 ) {
+    overlap_grids();
     let Config { tiles, warps, stages, .. } = config;
     let columns = shape.columns * tiles;
     let depth = shape.step();

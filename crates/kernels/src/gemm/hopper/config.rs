@@ -234,8 +234,8 @@ fn tiles(problem: &Problem) -> Vec<(u32, u32, u32, Pace)> {
     }
     if problem.n > 64 {
         tiles.extend([256, 224, 208, 192, 176, 160, 128, 112, 96].map(|n| (128, n, 2, Cooperative)));
-        tiles.extend([256, 192, 128].map(|n| (64, n, 2, PingPong)));
-        tiles.extend([256, 192, 128].map(|n| (64, n, 1, Cooperative)));
+        tiles.extend([256, 192, 160, 128, 96].map(|n| (64, n, 2, PingPong)));
+        tiles.extend([256, 192, 160, 128, 112, 96].map(|n| (64, n, 1, Cooperative)));
         tiles.extend([128, 96].map(|n| (128, n, 2, PingPong)));
         tiles.extend([192, 160, 128, 96].map(|n| (256, n, 2, Cooperative)));
         tiles.extend([192, 128].map(|n| (192, n, 3, Cooperative)));

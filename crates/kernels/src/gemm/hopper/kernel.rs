@@ -67,6 +67,8 @@ impl<T: Element> Factor<T> {
 #[device]
 fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
     let config = &plan.config;
+    // The next kernel may set itself up while this one works; it waits before it reads anything.
+    grid_launch_dependents();
     let a_map: TensorMap<A> = Argument::declare("a_map");
     let b_map: TensorMap<B> = Argument::declare("b_map");
     let schedule = Schedule::declare(plan);
@@ -97,6 +99,7 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
     } else {
         barrier();
     }
+    grid_wait();
 
     let (few, many) = plan.registers().unzip();
     let loader = Role { name: "loader", warps: 0..4, registers: few };

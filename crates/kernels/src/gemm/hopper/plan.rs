@@ -91,11 +91,24 @@ impl Plan {
         self.rows_of_group() / SLAB * self.config.n / 2 * if self.promoted { 2 } else { 1 }
     }
 
-    /// Registers of a thread of the loader and of the others. One consumer gets what it wants without being told.
+    /// Registers of every thread if all get the same.
+    fn even_registers(&self) -> u32 {
+        match self.config.consumers {
+            1 => 255,
+            2 => 168,
+            _ => 128,
+        }
+    }
+
+    /// Registers of a thread of the loader and of the others, if they cannot all have the same. Only then: the driver's linker, whose
+    /// code can be kept on disk, does not deal them out.
     ///
     /// Two consumers: 24 + 2 * 240 or 40 + 2 * 232 registers fill the file. With the former the loader has fewer than its address
     /// arithmetic likes, so it is for sums that fit in no other way.
     pub(super) fn registers(&self) -> Option<(u32, u32)> {
+        if self.sum_registers() + self.result_registers() <= self.even_registers() {
+            return None;
+        }
         match self.config.consumers {
             1 => None,
             2 if self.sum_registers() > 192 => Some((24, 240)),
@@ -116,7 +129,7 @@ impl Plan {
     /// Registers of a thread that are free while results are computed.
     pub(super) fn free_registers(&self) -> u32 {
         let sums = self.rows_of_group() / SLAB * self.config.n / 2;
-        self.registers().map_or(255, |(_, many)| many).saturating_sub(sums)
+        self.registers().map_or(self.even_registers(), |(_, many)| many).saturating_sub(sums)
     }
 
     /// Registers that computing results takes: addresses and elements of what the epilogue reads, if it reads anything.
@@ -128,7 +141,7 @@ impl Plan {
 
     /// Columns that are computed at a time: few enough for what the epilogue needs to fit into the registers that sums leave.
     pub(super) fn piece(&self) -> u32 {
-        let most = if self.free_registers() >= 72 { 32 } else { 8 };
+        let most = if self.free_registers() >= 72 || self.registers().is_none() { 32 } else { 8 };
         let columns = self.output.columns();
         let whole = |piece: &u32| *piece <= most && columns.is_multiple_of(*piece);
         [columns, 32, 24, 16].into_iter().find(whole).unwrap_or(8)

@@ -109,6 +109,7 @@ pub(super) fn simt<T: Number>(
     problem: Problem,
     config: Config,
 ) {
+    overlap_grids();
     let Config { m: rows, n: columns, k: depth, thread_m, thread_n, stages, .. } = config;
     let threads = config.threads();
     let vector = 16 / T::ELEMENT.bytes();
