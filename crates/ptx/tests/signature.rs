@@ -215,7 +215,7 @@ fn an_index_is_told_from_its_base() {
 
 #[test]
 fn what_is_unclear_counts_for_all() {
-    let write = "pointer:global write";
+    let write = "either:u64 write";
     // Nothing tells which of the two is the base.
     let [a, b] = two("add.s64 %rd3, %rd1, %rd2; st.global.u32 [%rd3], 1;");
     assert_eq!((&a[..], &b[..]), (write, write));
@@ -246,6 +246,12 @@ fn what_is_unclear_counts_for_all() {
     let [_, b] = declared(
         "ld.global.u64 %rd3, [%rd1]; add.s64 %rd4, %rd3, %rd2; ld.global.u32 %r1, [%rd4];\n\
          add.s64 %rd5, %rd2, %rd3; st.global.u32 [%rd5], 1;",
+    );
+    assert_eq!(b, "either:u64 read-write");
+    // Though what is used by itself elsewhere is a pointer.
+    let [_, b] = declared(
+        "ld.global.u64 %rd3, [%rd1]; add.s64 %rd4, %rd3, %rd2; ld.global.u32 %r1, [%rd4];\n\
+         st.global.u32 [%rd2], %r1;",
     );
     assert_eq!(b, "pointer:global read-write");
 }
@@ -355,7 +361,7 @@ fn errors_of_the_text_form_say_where() {
         (format!("{head}param a 8 08"), "2:11: found `08`, expected a number"),
         (
             format!("{head}param a 8 8 pointer:moon"),
-            "2:13: found `pointer:moon`, expected `scalar:TYPE`, `pointer:SPACE`, `tensor-map` or `bytes`",
+            "2:13: found `pointer:moon`, expected `scalar:TYPE`, `pointer:SPACE`, `either:TYPE`, `tensor-map` or `bytes`",
         ),
         (
             format!("{head}param a 8 8 bytes maybe"),
@@ -391,6 +397,7 @@ fn signature() -> impl Strategy<Value = Signature> {
     let kind = prop_oneof![
         select(Type::ALL).prop_map(ParameterKind::Scalar),
         select(spaces.to_vec()).prop_map(ParameterKind::Pointer),
+        select(Type::ALL).prop_map(ParameterKind::Either),
         Just(ParameterKind::TensorMap),
         Just(ParameterKind::Bytes),
     ];

@@ -134,10 +134,14 @@ fn check_results(case: &Case, sim: &Simulator, buffers: &[Option<Buffer>]) -> Re
 fn fits(input: &Input, parameter: &Parameter) -> Result<(), String> {
     let vague = matches!(parameter.access, Access::Unused | Access::Unknown);
     let right = match (input, parameter.kind, parameter.bytes) {
-        (Input::Buffer { .. } | Input::Addresses(_), ParameterKind::Pointer(_), 8) => true,
+        (
+            Input::Buffer { .. } | Input::Addresses(_),
+            ParameterKind::Pointer(_) | ParameterKind::Either(_),
+            8,
+        ) => true,
         (Input::Buffer { .. } | Input::Addresses(_), ParameterKind::Scalar(_), 8) => vague,
         (Input::U32(_) | Input::F32(_), ParameterKind::Scalar(_), 1..=4) => true,
-        (Input::U64(_), ParameterKind::Scalar(_), 8) => true,
+        (Input::U64(_), ParameterKind::Scalar(_) | ParameterKind::Either(_), 8) => true,
         // A workspace that is not needed.
         (Input::U64(0), ParameterKind::Pointer(_), 8) => true,
         (Input::Map { .. }, ParameterKind::TensorMap, 128) => true,

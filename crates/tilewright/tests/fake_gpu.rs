@@ -3,10 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test fails by panicking
 #![cfg(target_os = "linux")]
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tilewright::cuda::{CudaError, DiskCache, Form, Pack, PackBuilder, PackedKernel};
-use tilewright::device::{DeviceError, DeviceKind, available};
+use tilewright::device::{DeviceError, DeviceKind, DynBuffer, available};
+use tilewright::gemm::{Arguments, Gemm};
+use tilewright::hardware::Element;
+use tilewright::kernels::gemm::{Algorithm, Storage, Types};
 use tilewright::kernels::ladder::LADDER;
 use tilewright::kernels::{examples, find};
 use tilewright::ladder::Workbench;
@@ -284,5 +288,57 @@ fn the_ladder_is_timed() {
             assert!(error.contains("c[0, 0] is NaN"), "{}: {error}", step.name);
         }
         assert_eq!(driver.faults(), [""; 0]);
+    });
+}
+
+/// A GPU's launches are checked against the PTX, which does not say what is an address and what a number. Products of all families pass,
+/// also those that find their matrices by lists of addresses: where elements are bytes, leading dimensions are added to addresses from
+/// memory as they are, and look like addresses themselves.
+#[test]
+fn products_of_every_family_are_launched() {
+    Fake::new().run("products_of_every_family_are_launched", |driver| {
+        let device = gpu();
+        let (storages, mut tried) = ([Storage::RowMajor, Storage::ColumnMajor], HashSet::new());
+        for element in [Element::I8, Element::E4M3, Element::BF16, Element::F32, Element::F64] {
+            let types = Types::of(element);
+            let room = |element: Element| {
+                let bytes = device.alloc_zeroed::<u8>(1 << 16).unwrap();
+                DynBuffer::from(&bytes).reinterpreted(Types::in_memory(element))
+            };
+            let (a, b, d) = (room(types.a), room(types.b), room(types.d));
+            let list = |of: &DynBuffer| {
+                DynBuffer::from(&device.upload(&[of.address(), of.address() + 8192]).unwrap())
+            };
+            let lists = Arguments::new(list(&a), list(&b), list(&d));
+            let buffers = Arguments::new(a, b, d);
+            for (n, pointers) in (0..8).flat_map(|n| [(n, false), (n, true)]) {
+                let storage = |bit: usize| storages[n >> bit & 1];
+                let gemm = Gemm::new(12, 40, 33).types(types).batch(2);
+                let gemm = gemm.a(storage(0)).b(storage(1)).d(storage(2)).leading_a(49).leading_b(64);
+                let (gemm, arguments) = if pointers { (gemm.pointers(), &lists) } else { (gemm, &buffers) };
+                let plan = gemm.plan(&device).unwrap();
+                let mut seen = HashSet::new();
+                for Algorithm { transposed, repack_a, repack_b, kernel } in
+                    plan.candidates().iter().map(|candidate| candidate.algorithm)
+                {
+                    let text = kernel.to_string();
+                    let family = text.split(' ').next().unwrap_or_default().to_owned();
+                    tried.insert((family.clone(), pointers));
+                    if seen.insert((family, transposed, repack_a, repack_b)) {
+                        let algorithm = Algorithm { transposed, repack_a, repack_b, kernel };
+                        let plan = gemm.clone().algorithm(algorithm).plan(&device).unwrap();
+                        plan.run(arguments).unwrap_or_else(|error| {
+                            panic!("{element}, {n}, by addresses: {pointers}, {algorithm}: {error}")
+                        });
+                    }
+                }
+            }
+        }
+        device.synchronize().unwrap();
+        assert_eq!(driver.faults(), [""; 0]);
+        for family in ["ampere", "simt", "gemv"] {
+            assert!(tried.contains(&(family.to_owned(), true)), "{family}: {tried:?}");
+        }
+        assert!(tried.contains(&("hopper".to_owned(), false)), "{tried:?}");
     });
 }

@@ -249,13 +249,17 @@ fn sm(context: &Context) -> u16 {
     u16::try_from(chip.major * 10 + chip.minor).unwrap_or(u16::MAX)
 }
 
-/// Everything that the machine code depends on, and nothing else.
+/// By which rules signatures are made: another number for other rules, so that nothing is launched by what older ones said.
+const RULES: &str = "2";
+
+/// Everything that the machine code and the signatures depend on, and nothing else.
 fn key(context: &Context, text: &str, options: &LinkOptions) -> Key {
     let LinkOptions { max_registers, optimisation, line_info, debug } = options;
     Key::builder()
         .field("ptx", text)
         .field("device", sm(context).to_le_bytes())
         .field("driver", driver_build(context))
+        .field("rules", RULES)
         .field("options", format!("{max_registers:?} {optimisation:?} {line_info} {debug}"))
         .finish()
 }

@@ -263,6 +263,10 @@ fn describe(parameter: &Parameter) -> String {
         }
         ParameterKind::Pointer(_) if writes(parameter.access) => "memory to write (`&mut`)".to_owned(),
         ParameterKind::Pointer(_) => "memory".to_owned(),
+        ParameterKind::Either(_) if writes(parameter.access) => {
+            format!("an integer of {} bits, or memory to write (`&mut`)", bytes * 8)
+        }
+        ParameterKind::Either(_) => format!("an integer of {} bits, or memory", bytes * 8),
         ParameterKind::Scalar(ty) if ty.class() == PtxClass::Float => {
             format!("a floating-point number of {} bits", bytes * 8)
         }

@@ -51,20 +51,22 @@ fn accepted(parameter: &Parameter) -> Kinds {
         ParameterKind::Pointer(PointerSpace::Shared | PointerSpace::Local) => {
             Kinds::ADDRESS.or(Kinds::INTEGER)
         }
-        ParameterKind::Pointer(_) => {
-            let source = if writes { Kinds::NONE } else { Kinds::SOURCE };
-            Kinds::TARGET.or(Kinds::ADDRESS).or(source)
-        }
+        ParameterKind::Pointer(_) => memory(writes),
+        ParameterKind::Either(ty) => numbers(ty).or(Kinds::BYTES).or(memory(writes)),
         ParameterKind::Scalar(ty) => {
             // A pointer that the code does not follow looks like a number.
             let hidden =
                 matches!(parameter.access, Does::Unknown | Does::Unused) && ty.class() != PtxClass::Float;
-            let pointers = Kinds::SOURCE.or(Kinds::TARGET).or(Kinds::ADDRESS);
-            numbers(ty).or(Kinds::BYTES).or(if hidden { pointers } else { Kinds::NONE })
+            numbers(ty).or(Kinds::BYTES).or(if hidden { memory(false) } else { Kinds::NONE })
         }
         ParameterKind::TensorMap => Kinds::WRITABLE_MAP.or(if writes { Kinds::NONE } else { Kinds::MAP }),
         ParameterKind::Bytes => Kinds::ALL,
     }
+}
+
+fn memory(writes: bool) -> Kinds {
+    let source = if writes { Kinds::NONE } else { Kinds::SOURCE };
+    Kinds::TARGET.or(Kinds::ADDRESS).or(source)
 }
 
 fn numbers(ty: Type) -> Kinds {

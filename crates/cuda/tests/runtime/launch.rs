@@ -1,7 +1,7 @@
 //! Launches: what is refused and in which words, and that the driver gets exactly what was given.
 
 use half::{bf16, f16};
-use tilewright_cuda::{Arg, Buffer, ByValue, CudaError, Kernel, LaunchConfig, Stream, TensorMap};
+use tilewright_cuda::{Arg, Buffer, ByValue, Code, CudaError, Kernel, LaunchConfig, Stream, TensorMap};
 use tilewright_fake_driver::Fake;
 use tilewright_hardware::{Element, SwizzleMode, TensorMapSpec};
 
@@ -135,6 +135,64 @@ fn every_argument_for_every_parameter() {
         let accepted: usize = TAKES.iter().map(|(_, takes, _)| takes.len()).sum();
         assert_eq!(driver.calls("cuLaunchKernel"), accepted as u64);
         drop((stock, kinds, stream, context));
+        clean(driver);
+    });
+}
+
+/// Finds its memory by an address in memory, to which it adds parameters: indices of bytes, or pointers to which it adds an index.
+const LISTED: &str = "
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry listed(.param .u64 list, .param .u64 near, .param .u64 far)
+{
+    .reg .b32 %r<2>;
+    .reg .b64 %rd<7>;
+    ld.param.u64 %rd1, [list];
+    ld.param.u64 %rd2, [near];
+    ld.param.u64 %rd3, [far];
+    ld.global.u64 %rd4, [%rd1];
+    add.s64 %rd5, %rd4, %rd2;
+    add.s64 %rd6, %rd4, %rd3;
+    ld.global.u8 %r1, [%rd5];
+    st.global.u8 [%rd6], %r1;
+    ret;
+}
+";
+
+#[test]
+fn what_may_be_an_index_or_a_pointer_takes_both() {
+    under(&Fake::new(), |driver| {
+        let context = context();
+        let stream = context.stream().unwrap();
+        #[allow(unsafe_code)]
+        // SAFETY: the driver only checks and records it.
+        let module = unsafe { context.load(&Code::ptx(LISTED)) }.unwrap();
+        let listed = module.only_kernel().unwrap();
+        let list = stream.alloc_zeroed::<u64>(1).unwrap();
+        let (x, mut y) = (stream.alloc_zeroed::<u8>(8).unwrap(), stream.alloc_zeroed::<u8>(8).unwrap());
+        let launch = |near: Arg<'_>, far: Arg<'_>| {
+            listed.launch(&stream, &one(), [(&list).into(), near, far].as_slice()).map_err(|e| e.to_string())
+        };
+        let bytes = 5u64.to_ne_bytes();
+        for number in [5u64.into(), 5i64.into(), Arg::bytes(&bytes)] {
+            launch(number, 5u64.into()).unwrap();
+        }
+        launch((&x).into(), Arg::bytes(&bytes)).unwrap();
+        launch(5u64.into(), (&mut y).into()).unwrap();
+        // Memory must be such that it may be written, if it is.
+        let error = launch(5u64.into(), (&x).into()).unwrap_err();
+        assert!(
+            error.ends_with(
+                "found memory to read, expected an integer of 64 bits, or memory to write (`&mut`)"
+            ),
+            "{error}"
+        );
+        let error = launch(5.0f64.into(), 5u64.into()).unwrap_err();
+        assert!(error.ends_with("expected an integer of 64 bits, or memory"), "{error}");
+        stream.synchronize().unwrap();
+        assert_eq!(driver.launches().len(), 5);
+        drop((x, y, list, listed, module, stream, context));
         clean(driver);
     });
 }

@@ -211,9 +211,12 @@ impl<'f> State<'f> {
         let params = self.known.len();
         let mut alone = Vec::new();
         for &(source, used) in &self.flow.effects.uses {
-            let (Use::Access(_, space) | Use::Cast(space)) = used else { continue };
-            if matches!(space, PointerSpace::Shared | PointerSpace::Local) {
-                continue;
+            match used {
+                // A number may well be an offset in shared memory or on the stack.
+                Use::Access(_, PointerSpace::Shared | PointerSpace::Local)
+                | Use::Cast(PointerSpace::Shared | PointerSpace::Local)
+                | Use::Escape => continue,
+                Use::Access(..) | Use::Cast(_) | Use::Tensor(_) => {}
             }
             let mut held = (0..params * 2 + 2).filter(|&bit| self.holds(source, bit));
             if let (Some(only), None) = (held.next(), held.next())
@@ -228,8 +231,8 @@ impl<'f> State<'f> {
     fn facts(&self) -> Vec<Facts> {
         let params = self.known.len();
         let mut facts: Vec<Facts> = vec![Facts::default(); params];
-        for (facts, &named) in facts.iter_mut().zip(&self.flow.effects.named) {
-            facts.named = named;
+        for (param, facts) in facts.iter_mut().enumerate() {
+            (facts.named, facts.points) = (self.flow.effects.named[param], self.known[param]);
         }
         for &(source, used) in &self.flow.effects.uses {
             for (param, facts) in facts.iter_mut().enumerate() {

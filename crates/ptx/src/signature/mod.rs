@@ -30,8 +30,9 @@
 //!
 //! * A pointer that is stored, to shared memory, to the stack or as an argument of a call, too, is not followed: its
 //!   access is unknown. So is that of a structure by value.
-//! * A 64-bit parameter that is added to a pointer from memory without being scaled is taken for a pointer itself, and so
-//!   is one that is added to a parameter of which nothing else says that it is a pointer.
+//! * A 64-bit parameter that is added to a pointer from memory without being scaled may be a pointer itself (and what is
+//!   in memory an index), and so may one that is added to a parameter of which nothing else says that it is a pointer:
+//!   [`ParameterKind::Either`].
 //! * A pointer that is multiplied or shifted left (bits hidden above the address) is taken for a number.
 //! * Parameters are taken for separate objects: an address of one that is moved into the next is not seen.
 
@@ -100,8 +101,11 @@ pub enum ParameterKind {
     /// A value of the declared type that is never used as an address. One of the size of an address may still be a
     /// pointer if its access is [`Access::Unknown`] or [`Access::Unused`].
     Scalar(Type),
-    /// Declared as a pointer, or used as an address.
+    /// Declared as a pointer, or used as an address by itself.
     Pointer(PointerSpace),
+    /// A value of the declared type that is used as an address together with something else that may be the pointer: an
+    /// index, or the pointer. The access is to the memory behind it, should it be the pointer.
+    Either(Type),
     /// 128 bytes that are used as a tensor map.
     TensorMap,
     /// Any other array: a structure by value.
@@ -209,7 +213,9 @@ fn parameters(module: &Module, kernel: &Function) -> Vec<Parameter> {
 struct Facts {
     /// An instruction names it.
     named: bool,
-    /// Its value is used as an address, in these spaces.
+    /// It is declared as a pointer, or used as an address with nothing beside it that could be the pointer.
+    points: bool,
+    /// Its value is used as an address, in these spaces, or may be.
     address: Vec<PointerSpace>,
     /// The memory it points to is read or written.
     memory: Touch,
@@ -262,8 +268,11 @@ fn judge(declared: &Variable, facts: &Facts) -> (ParameterKind, Access) {
         (true, true) => Access::Unknown,
         (true, false) => access,
     };
-    if declared.pointer.is_some() || !facts.address.is_empty() {
+    if facts.points {
         return (ParameterKind::Pointer(space(declared, &facts.address)), known(facts.memory.access()));
+    }
+    if !facts.address.is_empty() {
+        return (ParameterKind::Either(declared.ty), known(facts.memory.access()));
     }
     if plain(declared) {
         // What an opaque handle stands for is not followed.

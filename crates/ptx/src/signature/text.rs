@@ -48,6 +48,7 @@ impl fmt::Display for ParameterKind {
         match self {
             ParameterKind::Scalar(ty) => write!(f, "scalar:{ty}"),
             ParameterKind::Pointer(space) => write!(f, "pointer:{space}"),
+            ParameterKind::Either(ty) => write!(f, "either:{ty}"),
             ParameterKind::TensorMap => f.write_str("tensor-map"),
             ParameterKind::Bytes => f.write_str("bytes"),
         }
@@ -247,7 +248,8 @@ impl<'t> Words<'t> {
             name: self.name()?,
             bytes: self.number()?,
             align: self.number()?,
-            kind: self.read("`scalar:TYPE`, `pointer:SPACE`, `tensor-map` or `bytes`", kind)?,
+            kind: self
+                .read("`scalar:TYPE`, `pointer:SPACE`, `either:TYPE`, `tensor-map` or `bytes`", kind)?,
             access: self.read("`unused`, `read`, `write`, `read-write` or `unknown`", |word| {
                 value(&ACCESSES, word)
             })?,
@@ -265,6 +267,7 @@ fn kind(word: &str) -> Option<ParameterKind> {
     match word.split_once(':') {
         Some(("scalar", ty)) => Type::from_text(ty).map(ParameterKind::Scalar),
         Some(("pointer", space)) => value(&SPACES, space).map(ParameterKind::Pointer),
+        Some(("either", ty)) => Type::from_text(ty).map(ParameterKind::Either),
         None if word == "tensor-map" => Some(ParameterKind::TensorMap),
         None if word == "bytes" => Some(ParameterKind::Bytes),
         _ => None,
