@@ -1,10 +1,11 @@
 //! Products drawn at random through the public API, on every device: types, storages, extents, gaps, misaligned memory, batches,
 //! epilogues; by the algorithm that the plan chooses, and by any other of its candidates. One test for a device and a family of kernels.
 //!
-//! Every failure is a line with the case and the variables that repeat it. `TILEWRIGHT_TEST_SEED` is the seed of the first case (those of
-//! the following count up from it), or `random`; without it the cases are always the same, so that a change is blamed for what it did.
-//! `TILEWRIGHT_SWEEP` is the number of cases of a test. GPU tests are ignored, visibly, where there is none; `TILEWRIGHT_REQUIRE_GPU=1`
-//! makes that a failure.
+//! Every failure is a line: the reason, the variables that repeat it, the case. `TILEWRIGHT_TEST_SEED` is the seed of the first case
+//! (those of the following count up from it), or `random`; without it the cases are always the same, so that a change is blamed for what it
+//! did. `TILEWRIGHT_SWEEP` is the number of cases of a test. Slower devices draw smaller cases; with `TILEWRIGHT_SWEEP_AS_GPU=1` they draw
+//! what a GPU does, so that one that fails there is looked at in the simulator. GPU tests are ignored, visibly, where there is none;
+//! `TILEWRIGHT_REQUIRE_GPU=1` makes that a failure.
 
 mod case;
 mod memory;
@@ -52,6 +53,8 @@ struct Sweep {
     place: Place,
     by: By,
     count: usize,
+    /// Whether cases are as large as those of a GPU.
+    large: bool,
 }
 
 /// Extents of large products: those of models, and what is just beyond a multiple of everything.
@@ -93,11 +96,12 @@ fn main() {
         println!("cases by TILEWRIGHT_TEST_SEED={seed}");
     }
     let gpus = Driver::load().and_then(|driver| driver.device_count()).unwrap_or(0);
-    let required = std::env::var_os("TILEWRIGHT_REQUIRE_GPU").is_some_and(|value| value == "1");
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| value == "1");
+    let (required, as_gpu) = (is_set("TILEWRIGHT_REQUIRE_GPU"), is_set("TILEWRIGHT_SWEEP_AS_GPU"));
     let count = std::env::var("TILEWRIGHT_SWEEP").ok().and_then(|text| text.parse().ok());
     let mut trials = vec![Trial::test("mistakes_are_noticed", mistakes_are_noticed)];
     trials.extend(sweeps(gpus).into_iter().map(|sweep| {
-        let sweep = Sweep { count: count.unwrap_or(sweep.count), ..sweep };
+        let sweep = Sweep { count: count.unwrap_or(sweep.count), large: sweep.large || as_gpu, ..sweep };
         let trial = Trial::test(sweep.name(), move || sweep.run(seed));
         trial.with_ignored_flag(matches!(sweep.place, Place::Gpu(_)) && gpus == 0 && !required)
     }));
@@ -106,12 +110,12 @@ fn main() {
 
 fn sweeps(gpus: u32) -> Vec<Sweep> {
     let ways = || [By::Choice].into_iter().chain(KernelConfig::FAMILIES.iter().copied().map(By::Family));
-    let mut all = vec![Sweep { place: Place::Cpu, by: By::Choice, count: 40 }];
-    all.extend(ways().map(|by| Sweep { place: Place::Simulator, by, count: 5 }));
+    let mut all = vec![Sweep { place: Place::Cpu, by: By::Choice, count: 40, large: false }];
+    all.extend(ways().map(|by| Sweep { place: Place::Simulator, by, count: 5, large: false }));
     for ordinal in 0..gpus.max(1) {
         let place = Place::Gpu(ordinal);
-        all.extend(ways().map(|by| Sweep { place, by, count: 60 }));
-        all.push(Sweep { place, by: By::ChoiceOfLarge, count: 3 * LARGE.len() });
+        all.extend(ways().map(|by| Sweep { place, by, count: 60, large: true }));
+        all.push(Sweep { place, by: By::ChoiceOfLarge, count: 3 * LARGE.len(), large: true });
     }
     all
 }
@@ -137,9 +141,9 @@ impl Sweep {
             _ => ALL_TYPES,
         };
         let [m, n, k] = match self.place {
-            Place::Simulator => [72, 72, 96],
+            _ if self.large => [1500, 1500, 1500],
             Place::Cpu => [200, 200, 200],
-            Place::Gpu(_) => [1500, 1500, 1500],
+            _ => [72, 72, 96],
         };
         let m = if self.by == By::Family("gemv") { 16 } else { m };
         Limits { extents: [m, n, k], types }
@@ -162,8 +166,9 @@ impl Sweep {
             let outcome = catch_unwind(AssertUnwindSafe(|| self.one(&device, seed, &mut what)));
             let outcome = outcome.unwrap_or_else(|panic| Err(format!("panic: {}", message(&*panic))));
             if let Err(error) = outcome {
+                // Where lines are cut off, what matters most is left.
                 failures.push(format!(
-                    "TILEWRIGHT_TEST_SEED={seed} TILEWRIGHT_SWEEP=1 {}: {what}: {error}",
+                    "{error}; TILEWRIGHT_TEST_SEED={seed} TILEWRIGHT_SWEEP=1 {}: {what}",
                     self.name()
                 ));
             }

@@ -292,7 +292,11 @@ fn compare(element: Element, found: f64, expected: Expected, exact: bool) -> Res
     if fine {
         Ok(())
     } else {
-        Err(format!("is {found}, expected {value} within {:.3e}", if exact { 0.0 } else { tolerance }))
+        let within = if exact { 0.0 } else { tolerance };
+        Err(format!(
+            "is {found}, expected {value} within {within:.3e}, off by {:.3e}",
+            (found - nearest).abs()
+        ))
     }
 }
 
