@@ -6,7 +6,7 @@ use std::ffi::c_void;
 use tilewright_cuda::cudarc::driver::sys;
 use tilewright_cuda::{Buffer, Context, Stream};
 
-use crate::measure::{Bar, Entry, Outcome, Settings, Spread, by_turns, seconds_each};
+use crate::measure::{Bar, Entry, Outcome, Settings, Turns, by_turns, seconds_each};
 use crate::raw::{Pinned, ok};
 
 const SIZES: [(&str, usize); 6] = [
@@ -32,15 +32,21 @@ pub(crate) fn run(context: &Context, settings: &Settings) -> Outcome<Vec<Entry>>
     let mut pinned = Pinned::new(largest)?;
     let mut entries = Vec::new();
     for (size, bytes) in sizes {
-        let samples = settings.choose(if bytes > QUICK { 7 } else { 31 }, 5);
-        let plan = Plan { size, bytes, samples };
+        let plan = |rounds| Plan { size, bytes, samples: settings.choose(rounds, 5) };
+        let (quiet, noisy) = if bytes > QUICK { (7, 15) } else { (31, 31) };
         let mut near = stream.alloc_zeroed::<u8>(bytes)?;
-        for (kind, host) in [("pageable", &mut pageable[..bytes]), ("pinned", &mut pinned.bytes()[..bytes])] {
+        // Both sides of a row copy the same memory, all of whose pages have been written. What the driver does to pageable memory varies by
+        // a third from copy to copy where caches no longer hold it.
+        let hosts = [
+            ("pageable", &mut pageable[..bytes], plan(noisy)),
+            ("pinned", &mut pinned.bytes()[..bytes], plan(quiet)),
+        ];
+        for (kind, host, plan) in hosts {
             entries.push(plan.to_device(kind, &stream, host, &mut near)?);
             entries.push(plan.to_host(kind, &stream, host, &near)?);
         }
         let mut far = stream.alloc_zeroed::<u8>(bytes)?;
-        entries.push(plan.on_device(&stream, &near, &mut far)?);
+        entries.push(plan(quiet).on_device(&stream, &near, &mut far)?);
     }
     Ok(entries)
 }
@@ -59,12 +65,11 @@ impl Plan {
         ((4 << 20) / self.bytes).clamp(1, 64)
     }
 
-    fn entry(self, what: &str, (ours, raw): (Spread, Spread)) -> Entry {
+    fn entry(self, what: &str, turns: Turns) -> Entry {
         #[allow(clippy::cast_precision_loss, reason = "at most 1 GiB")]
         let gigabytes = self.bytes as f64 * 1e-9;
-        let bandwidth = |spread: Spread| spread.map(|seconds| gigabytes / seconds);
-        let name = format!("copy: {what}, {}", self.size);
-        Entry { name, unit: "GB/s", ours: bandwidth(ours), raw: Some(bandwidth(raw)), bar: BAR }
+        let bandwidth = turns.map(|seconds| gigabytes / seconds, |ratio| 1.0 / ratio);
+        Entry::against_raw(format!("copy: {what}, {}", self.size), "GB/s", bandwidth, BAR)
     }
 
     fn to_device(self, kind: &str, stream: &Stream, host: &[u8], device: &mut Buffer<u8>) -> Outcome<Entry> {

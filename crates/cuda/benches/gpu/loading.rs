@@ -11,7 +11,7 @@ use tilewright_cuda::{Code, ComputeCapability, Context, DiskCache, Module, Origi
 use tilewright_hardware::Arch;
 use tilewright_kernels::find;
 
-use crate::measure::{Bar, Entry, MILLISECONDS, Outcome, Settings, Spread, by_turns, times};
+use crate::measure::{Bar, Entry, MILLISECONDS, Outcome, Settings, Turns, by_turns, times};
 use crate::raw::RawModule;
 
 /// Different pieces of code that are loaded at once.
@@ -102,7 +102,7 @@ impl Gemm {
 }
 
 /// All at once against one after the other; nothing is cached.
-fn many(context: &Context, gemm: &Gemm, samples: usize) -> Outcome<(Spread, Spread)> {
+fn many(context: &Context, gemm: &Gemm, samples: usize) -> Outcome<Turns> {
     let texts: Vec<String> = (0..MANY).map(|n| format!("{}\n// variant {n}\n", gemm.ptx)).collect();
     let codes: Vec<Code<'_>> = texts.iter().map(|text| Code::ptx(text).without_cache()).collect();
     // The driver puts off what it can, so kernels are asked for in the time that is measured.

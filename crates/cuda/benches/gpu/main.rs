@@ -1,7 +1,7 @@
 //! What the runtime costs on a GPU, against the driver called directly in the same run.
 //!
-//! Each measurement takes turns between ours and raw, many times, and reports medians with the tenth and the ninetieth percentile. A bar
-//! that is missed makes the program end with 1, a machine without a GPU with 2.
+//! Each measurement takes turns between ours and raw, many times, and reports medians with the tenth and the ninetieth percentile, of
+//! both and of the ratios of the rounds. A bar that is missed makes the program end with 1, a machine without a GPU with 2.
 //!
 //! `--json FILE` keeps the results, `--quick` is a look in seconds, `--only WORD` leaves out sections whose name does not contain it.
 

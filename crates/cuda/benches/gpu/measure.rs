@@ -45,6 +45,23 @@ impl Spread {
     }
 }
 
+/// Seconds of both sides, taken by turns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Turns {
+    pub(crate) ours: Spread,
+    pub(crate) raw: Spread,
+    /// Ours over raw, round by round. What a round finds (a host that is busy, pages that lie badly) it finds for both sides, so that
+    /// this says more than one median over the other.
+    pub(crate) ratio: Spread,
+}
+
+impl Turns {
+    /// The same in other units, in which a ratio of times is `ratio`.
+    pub(crate) fn map(self, unit: impl Fn(f64) -> f64, ratio: impl Fn(f64) -> f64) -> Turns {
+        Turns { ours: self.ours.map(&unit), raw: self.raw.map(&unit), ratio: self.ratio.map(ratio) }
+    }
+}
+
 /// What a result must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Bar {
@@ -64,14 +81,25 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) unit: &'static str,
     pub(crate) ours: Spread,
-    pub(crate) raw: Option<Spread>,
+    /// The other side, if there is one, and ours over it.
+    pub(crate) raw: Option<(Spread, Spread)>,
     pub(crate) bar: Bar,
 }
 
 impl Entry {
+    /// A result against the driver.
+    pub(crate) fn against_raw(
+        name: impl Into<String>,
+        unit: &'static str,
+        Turns { ours, raw, ratio }: Turns,
+        bar: Bar,
+    ) -> Entry {
+        Entry { name: name.into(), unit, ours, raw: Some((raw, ratio)), bar }
+    }
+
     /// Ours over raw.
     pub(crate) fn ratio(&self) -> Option<f64> {
-        self.raw.map(|raw| self.ours.median / raw.median)
+        self.raw.map(|(_, ratio)| ratio.median)
     }
 
     /// Whether the bar was met, if there is one. A comparison with nothing is not.
@@ -93,18 +121,19 @@ impl Entry {
         }
     }
 
-    fn fields(&self) -> [(&'static str, Value); 9] {
+    fn fields(&self) -> [(&'static str, Value); 10] {
         let spread = |of: Spread| json!([rounded(of.low), rounded(of.high)]);
         [
             ("name", json!(self.name)),
             ("ours", json!(rounded(self.ours.median))),
-            ("raw", json!(self.raw.map(|raw| rounded(raw.median)))),
+            ("raw", json!(self.raw.map(|(raw, _)| rounded(raw.median)))),
             ("unit", json!(self.unit)),
             ("ratio", json!(self.ratio().map(rounded))),
             ("bar", json!(self.bar_text())),
             ("pass", json!(self.passes())),
             ("ours_10_to_90_percent", spread(self.ours)),
-            ("raw_10_to_90_percent", json!(self.raw.map(spread))),
+            ("raw_10_to_90_percent", json!(self.raw.map(|(raw, _)| spread(raw)))),
+            ("ratio_10_to_90_percent", json!(self.raw.map(|(_, ratio)| spread(ratio)))),
         ]
     }
 }
@@ -115,10 +144,10 @@ impl fmt::Display for Entry {
             let [low, median, high] = [spread.low, spread.median, spread.high].map(rounded);
             format!("{median} ({low} to {high})")
         };
-        let raw = self.raw.map(side).unwrap_or_default();
+        let raw = self.raw.map(|(raw, _)| side(raw)).unwrap_or_default();
         write!(f, "{:48} {:28} {raw:28} {:4}", self.name, side(self.ours), self.unit)?;
-        if let Some(ratio) = self.ratio() {
-            write!(f, " ratio {ratio:.3}")?;
+        if let Some((_, Spread { low, median, high })) = self.raw {
+            write!(f, " ratio {median:.3} ({low:.3} to {high:.3})")?;
         }
         match (self.passes(), self.bar_text()) {
             (Some(true), Some(bar)) => write!(f, ", {bar}: met"),
@@ -137,7 +166,7 @@ fn rounded(value: f64) -> f64 {
 pub(crate) fn report(context: &Context, quick: bool, entries: &[Entry]) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let what = "Cost of the runtime against the driver called directly, in the same run, by turns: medians, and the tenth and ninetieth \
-                percentile. A ratio is ours over raw.";
+                percentile. A ratio is ours over raw, of the two that were taken one right after the other.";
     let driver = driver_version().unwrap_or_else(|| format!("CUDA {}", context.driver().version()));
     let command = "cargo bench -p tilewright-cuda --bench gpu";
     let command = if quick { format!("{command} -- --quick") } else { command.to_owned() };
@@ -197,15 +226,15 @@ pub(crate) fn seconds_each(count: usize, mut work: impl FnMut() -> Outcome<()>) 
     Ok(begin.elapsed().as_secs_f64() / count as f64)
 }
 
-/// Takes samples by turns, so that what changes with time (clocks, heat, other users) happens to both. An eighth more is taken first,
-/// and thrown away.
+/// Takes samples by turns, so that what changes with time (clocks, heat, other users) happens to both, and compares those of a round. An
+/// eighth more is taken first, and thrown away.
 pub(crate) fn by_turns(
     samples: usize,
     mut ours: impl FnMut() -> Outcome<f64>,
     mut raw: impl FnMut() -> Outcome<f64>,
-) -> Outcome<(Spread, Spread)> {
+) -> Outcome<Turns> {
     let warm_up = samples.div_ceil(8);
-    let (mut of_ours, mut of_raw) = (Vec::with_capacity(samples), Vec::with_capacity(samples));
+    let mut rounds = Vec::with_capacity(samples);
     for n in 0..warm_up + samples {
         // Who goes first changes too.
         let (a, b) = if n % 2 == 0 {
@@ -216,22 +245,21 @@ pub(crate) fn by_turns(
             (ours()?, b)
         };
         if n >= warm_up {
-            of_ours.push(a);
-            of_raw.push(b);
+            rounds.push((a, b));
         }
     }
-    Ok((Spread::of(of_ours), Spread::of(of_raw)))
+    let spread = |of: fn(&(f64, f64)) -> f64| Spread::of(rounds.iter().map(of).collect());
+    Ok(Turns { ours: spread(|round| round.0), raw: spread(|round| round.1), ratio: spread(|(a, b)| a / b) })
 }
 
 /// An entry of times, in a unit of so many to the second.
 pub(crate) fn times(
     name: impl Into<String>,
     (unit, per_second): (&'static str, f64),
-    (ours, raw): (Spread, Spread),
+    turns: Turns,
     bar: Bar,
 ) -> Entry {
-    let scale = |spread: Spread| spread.map(|seconds| seconds * per_second);
-    Entry { name: name.into(), unit, ours: scale(ours), raw: Some(scale(raw)), bar }
+    Entry::against_raw(name, unit, turns.map(|seconds| seconds * per_second, |ratio| ratio), bar)
 }
 
 pub(crate) const NANOSECONDS: (&str, f64) = ("ns", 1e9);
