@@ -1,7 +1,7 @@
 //! The pack as a folder: `run.sh`, the list that it works through, and the programs.
 //!
-//! `programs.tsv` has a line for each: kind, name, seconds, sanitizers, data, arguments, what it proves, with tabs between and `-` for
-//! nothing. Data is `VARIABLE=FOLDER`, and the folder is in `data`.
+//! `programs.tsv` has a line for each: kind, name, seconds, sanitizers, tests with threads, data, arguments, what it proves, with tabs
+//! between and `-` for nothing. Data is `VARIABLE=FOLDER`, and the folder is in `data`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -75,10 +75,11 @@ pub(crate) fn write(out: &Path, items: &[Item<'_>]) -> Result<(), Failure> {
 fn line(item: &Item<'_>) -> String {
     let some = |words: Vec<String>| if words.is_empty() { "-".to_owned() } else { words.join(" ") };
     let sanitizers = some(item.rule.sanitizers.iter().map(ToString::to_string).collect());
+    let threaded = some(item.rule.threaded.iter().map(ToString::to_string).collect());
     let arguments = some(item.rule.arguments.iter().map(ToString::to_string).collect());
     let data = item.rule.data.map_or("-".to_owned(), |data| format!("{}={}", data.variable, data_name(data)));
     let (kind, name, seconds, proves) = (item.target.kind, item.name(), item.rule.seconds, item.rule.proves);
-    format!("{kind}\t{name}\t{seconds}\t{sanitizers}\t{data}\t{arguments}\t{proves}\n")
+    format!("{kind}\t{name}\t{seconds}\t{sanitizers}\t{threaded}\t{data}\t{arguments}\t{proves}\n")
 }
 
 #[cfg(unix)]
@@ -123,7 +124,7 @@ mod tests {
             }
             let mut list = String::new();
             for (kind, name, seconds, sanitizers, script) in programs {
-                list += &format!("{kind}\t{name}\t{seconds}\t{sanitizers}\t-\t-\tsomething\n");
+                list += &format!("{kind}\t{name}\t{seconds}\t{sanitizers}\t-\t-\t-\tsomething\n");
                 Pack::script(&folder.path().join(FOLDER).join(name), script);
             }
             fs::write(folder.path().join(LIST), list).unwrap();
@@ -169,7 +170,10 @@ mod tests {
             BuildTarget { package: "tilewright".to_owned(), kind: Kind::Bin, name: "tilewright".to_owned() };
         let rule = targets::RULES.iter().find(|rule| rule.kind == Kind::Bin).unwrap();
         let item = Item { target: &target, rule };
-        assert_eq!(line(&item), "bin\tbin.tilewright\t60\t-\t-\tdoctor\tthe program finds driver and GPU\n");
+        assert_eq!(
+            line(&item),
+            "bin\tbin.tilewright\t60\t-\t-\t-\tdoctor\tthe program finds driver and GPU\n"
+        );
     }
 
     #[test]
@@ -182,7 +186,7 @@ mod tests {
             Pack::new(&[("test", "reads", 20, "-", "test \"$(cat \"$CORPUS/deep/one.ptx\")\" = text")]);
         let list = pack.folder.path().join(LIST);
         let text = fs::read_to_string(&list).unwrap();
-        fs::write(&list, text.replace("\t-\t-\t-\t", "\t-\tCORPUS=tests-ptx\t-\t")).unwrap();
+        fs::write(&list, text.replace("\t-\t-\t-\t-\t", "\t-\t-\tCORPUS=tests-ptx\t-\t")).unwrap();
         assert_eq!(pack.run(&[]).0.status.code(), Some(1), "without the data");
         assert_eq!(copy_data(pack.folder.path(), root.path(), data).unwrap(), 4);
         let (output, text) = pack.run(&[]);
@@ -245,6 +249,33 @@ mod tests {
         assert!(memcheck.contains("--error-exitcode=99"), "{memcheck}");
         assert!(!pack.log("clean.racecheck.log").contains("leak-check"), "{text}");
         assert!(!text.contains("never"), "{text}");
+    }
+
+    #[test]
+    fn sanitizers_see_one_test_at_a_time_and_none_with_threads() {
+        let pack = Pack::new(&[
+            ("test", "tests", 20, "memcheck racecheck", "echo \"given: $*\""),
+            ("example", "shows", 20, "racecheck", "echo \"given: $*\""),
+        ]);
+        let list = pack.folder.path().join(LIST);
+        let text = fs::read_to_string(&list).unwrap();
+        fs::write(&list, text.replacen("racecheck\t-\t", "racecheck\ta::many b::many\t", 1)).unwrap();
+        fs::create_dir(pack.folder.path().join("tools")).unwrap();
+        Pack::script(
+            &pack.folder.path().join("tools/compute-sanitizer"),
+            "while [ \"${1#-}\" != \"$1\" ]; do shift; done; exec \"$@\"",
+        );
+        let (output, text) = pack.run(&["--sanitize"]);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert_eq!(pack.log("tests.memcheck.log"), "given: --test-threads=1\n");
+        assert_eq!(
+            pack.log("tests.racecheck.log"),
+            "given: --test-threads=1 --skip=a::many --skip=b::many\n"
+        );
+        assert_eq!(pack.log("shows.racecheck.log"), "given: \n");
+        // Without one, all at once.
+        assert_eq!(pack.run(&[]).0.status.code(), Some(0));
+        assert_eq!(pack.log("tests.log"), "given: \n");
     }
 
     #[test]

@@ -48,6 +48,9 @@ pub(crate) struct Rule {
     /// Seconds after which it counts as failed; ten times as many under a sanitizer.
     pub(crate) seconds: u32,
     pub(crate) sanitizers: &'static [Tool],
+    /// Tests of it that launch from several threads at once. racecheck loses track of such launches, says so, and counts it as a hazard; so
+    /// it does not run them. Their kernels must have other tests, which it does run.
+    pub(crate) threaded: &'static [&'static str],
     /// A folder of the checkout that it reads, and the environment variable by which it is told where that is.
     pub(crate) data: Option<Data>,
     pub(crate) proves: &'static str,
@@ -63,6 +66,7 @@ pub(crate) static RULES: &[Rule] = &[
         seconds: 300,
         // Ten thousand cycles of everything take hours under a sanitizer, and the other tests have the same objects.
         sanitizers: &[],
+        threaded: &[],
         data: None,
         proves: "10,000 cycles of every resource leave nothing behind",
     },
@@ -73,6 +77,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &[],
         seconds: 300,
         sanitizers: EVERY_TOOL,
+        threaded: &[],
         data: Some(Data { variable: "TILEWRIGHT_CORPUS", folder: "crates/sim/tests/corpus/ptx" }),
         proves: "kernels of other compilers run as the simulator says",
     },
@@ -83,6 +88,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &[],
         seconds: 120,
         sanitizers: EVERY_TOOL,
+        threaded: &[],
         data: None,
         proves: "the library's kernels compute the same on GPU, CPU and simulator",
     },
@@ -93,6 +99,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &[],
         seconds: 120,
         sanitizers: &[Tool::Memcheck],
+        threaded: &[],
         data: None,
         proves: "the vocabulary of devices means the same on all",
     },
@@ -103,6 +110,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &[],
         seconds: 540,
         sanitizers: EVERY_TOOL,
+        threaded: &[],
         data: None,
         proves: "every family of matrix products computes the same on GPU and simulator",
     },
@@ -113,6 +121,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &[],
         seconds: 300,
         sanitizers: &[Tool::Memcheck],
+        threaded: &[],
         data: None,
         proves: "matrix products by their public names mean the same on GPU, CPU and simulator",
     },
@@ -125,6 +134,7 @@ pub(crate) static RULES: &[Rule] = &[
         seconds: 540,
         // Memory beyond the ends of matrices is what random products are for; the other checks would take hours.
         sanitizers: &[Tool::Memcheck],
+        threaded: &[],
         data: None,
         proves: "hundreds of random matrix products are as close to the exact ones as their types allow",
     },
@@ -135,6 +145,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &[],
         seconds: 300,
         sanitizers: EVERY_TOOL,
+        threaded: &["graph::sixteen_threads", "launch::sixteen_threads"],
         data: None,
         proves: "what is promised holds on a real GPU",
     },
@@ -145,6 +156,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &[],
         seconds: 120,
         sanitizers: EVERY_TOOL,
+        threaded: &[],
         data: None,
         proves: "the example computes what it says",
     },
@@ -155,6 +167,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &[],
         seconds: 540,
         sanitizers: &[],
+        threaded: &[],
         data: None,
         proves: "the bars of speed are met",
     },
@@ -165,6 +178,7 @@ pub(crate) static RULES: &[Rule] = &[
         arguments: &["doctor"],
         seconds: 60,
         sanitizers: &[],
+        threaded: &[],
         data: None,
         proves: "the program finds driver and GPU",
     },
@@ -302,6 +316,22 @@ mod tests {
         }
         for data in RULES.iter().filter_map(|rule| rule.data) {
             assert!(workspace.root.join(data.folder).is_dir(), "{data:?}");
+        }
+    }
+
+    /// A name that no test has would leave nothing out, silently.
+    #[test]
+    fn tests_with_threads_are_there() {
+        let root = cargo::Workspace::load().unwrap().root;
+        for rule in RULES {
+            assert!(rule.threaded.is_empty() || rule.kind == Kind::Test, "{rule:?}");
+        }
+        let tests = root.join("crates/cuda/tests/gpu");
+        let rule = RULES.iter().find(|rule| rule.kind == Kind::Test && rule.name == "gpu").unwrap();
+        for name in rule.threaded {
+            let (module, _) = name.split_once("::").unwrap();
+            let text = std::fs::read_to_string(tests.join(module).with_extension("rs")).unwrap();
+            assert!(text.contains(&format!("\"{name}\"")), "{name}");
         }
     }
 }
