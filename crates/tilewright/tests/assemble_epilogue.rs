@@ -83,7 +83,7 @@ fn launches_that_reduce() -> Result<(), Failed> {
         let plain = plain.clone();
         let stage = Arc::new(move || end_of_product::stage(plain.clone()));
         let kernel = KernelSource { key: "product".to_owned(), stage };
-        let launches = vec![Launch { kernel, grid: [1, 1, 1], bindings: Vec::new() }];
+        let launches = vec![Launch::new(kernel, [1, 1, 1], Vec::new())];
         Ok(Recipe { launches, ..Recipe::default() })
     })?;
     if recipe.launches.len() != 5 {

@@ -12,28 +12,33 @@ use std::fmt;
 use tilewright_hardware::{Arch, Gpu, TensorKind};
 
 use super::epilogue::ExtraOperand;
-use super::problem::{Problem, Types};
+use super::problem::{Placement, Problem, Types};
 
 /// What is known of chips beyond the table of [`Gpu`]s. Rates are for each multiprocessor and clock.
+///
+/// Fitted to some 3000 times of Hopper kernels on an H200 (56 shapes of Llama's layers, 8 squares, up to 60 configurations each), such that
+/// configurations of one shape come out in the order that was measured; `tests/model.rs` holds the model against what is kept of them.
 struct Constants {
-    /// Bytes between registers or tensor cores and shared memory (banks: 32 of 4 bytes).
+    /// Bytes between registers or tensor cores and shared memory. Banks give 128; warpgroups' instructions read less than they name.
     shared: f64,
-    /// Bytes from L2 to one multiprocessor, if few ask (DeepGEMM's model of Hopper).
+    /// Bytes from L2 to one multiprocessor, if few ask.
     l2_alone: f64,
-    /// The same if all ask at once: 8 TB/s at 1.3 GHz over 132 multiprocessors, from the same model.
+    /// The same if all ask at once.
     l2_together: f64,
-    /// Bytes that a multiprocessor stores; half of what it loads.
+    /// Bytes of results that a multiprocessor stores.
     store: f64,
-    /// Part of the peak of DRAM that copies reach: 4.3 of 4.8 TB/s on an H200.
+    /// Part of the peak of DRAM that products reach.
     dram: f64,
-    /// Part of the peak of tensor cores that main loops reach if nothing else gets in their way.
+    /// What it costs if two blocks ask for the larger factor at once instead of sharing it in a cluster, as a part of its bytes.
+    asked_twice: f64,
+    /// Part of the peak of tensor cores that main loops reach if nothing else gets in their way. Power has its part in it.
     tensor: f64,
-    /// How much terms that happen at the same time get in each other's way: they add up as numbers raised to this power do. With 4, a
-    /// bf16 main loop of 128x256 tiles comes out at the 800 of 989 TFLOP/s that were measured on an H200.
+    /// How much terms that happen at the same time get in each other's way: they add up as numbers raised to this power do.
     contention: i32,
     /// Part of the multiprocessors that must ask for data to keep DRAM busy.
     askers: f64,
-    /// Part of that which instructions of warps reach on Hopper, whose full rate takes those of warpgroups (published: about 62 %).
+    /// Part of the rate of tensor cores that instructions of warps reach on Hopper, whose full rate takes those of warpgroups (published:
+    /// about 62 %).
     warps_on_hopper: f64,
     /// Part of the peak of f32 and f64 lanes that main loops reach; the rest are loads and addresses.
     lanes: f64,
@@ -41,28 +46,54 @@ struct Constants {
     latency: f64,
     /// Seconds from the end of one kernel to the first instruction of the next in a stream.
     launch: f64,
+    /// Seconds that blocks of a cluster wait for each other at the start and at the end.
+    cluster: f64,
     /// Instructions for each element of the result in the simplest epilogue: convert, stage, store.
     epilogue: f64,
+    /// Clocks until partial sums are known to be complete, and the bytes of them that a multiprocessor writes and reads.
+    partial_latency: f64,
+    partial_store: f64,
+    partial_load: f64,
+    /// How much longer main loops take whose blocks are at different steps of k, and find less of each other's data in L2.
+    out_of_step: f64,
     /// Part of the L2 cache that one operand can count on.
     l2_part: f64,
+    /// How much longer loads from L2 take that begin inside of lines of the cache (4096 cubed with gaps of 16 bytes between rows).
+    across_lines: f64,
+    /// How much longer it takes warpgroups to multiply one tile together than each its own.
+    cooperation: f64,
+    /// Bytes through L1 that are loaded when they are needed and not before.
+    l1: f64,
 }
 
 const CONSTANTS: Constants = Constants {
-    shared: 128.0,
-    l2_alone: 64.0,
-    l2_together: 46.0,
-    store: 32.0,
-    dram: 0.9,
-    tensor: 0.95,
+    shared: 240.0,
+    l2_alone: 85.0,
+    l2_together: 83.0,
+    store: 20.0,
+    dram: 0.87,
+    asked_twice: 0.2,
+    tensor: 0.81,
     contention: 4,
-    askers: 0.75,
+    askers: 0.72,
     warps_on_hopper: 0.62,
     lanes: 0.9,
-    latency: 1200.0,
-    launch: 2.0e-6,
-    epilogue: 6.0,
+    latency: 1440.0,
+    launch: 1.6e-6,
+    cluster: 0.57e-6,
+    epilogue: 5.0,
+    partial_latency: 320.0,
+    partial_store: 9.8,
+    partial_load: 33.0,
+    out_of_step: 1.12,
     l2_part: 0.6,
+    across_lines: 3.0,
+    cooperation: 1.02,
+    l1: 14.0,
 };
+
+/// Part of the latency that the first load has: nothing else is under way.
+const FIRST_LOAD: f64 = 0.8;
 
 /// What multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +166,8 @@ pub struct Tiled {
     pub split: Split,
     /// Whether results of one tile are stored while the next is being multiplied.
     pub overlapped: bool,
+    /// Whether several warpgroups multiply one tile.
+    pub cooperates: bool,
     /// Which tiles are worked on together, so that what they load is still in L2.
     pub band: Band,
     /// Bytes that one thread loads at a time of A and of B; nothing if the copy engine does it.
@@ -314,6 +347,13 @@ pub fn predict(work: &Work, problem: &Problem, gpu: &Gpu) -> Prediction {
     }
 }
 
+/// How much more than its bytes a factor takes from L2, because its rows do not begin with lines of the cache.
+fn lines(placement: &Placement, bytes: f64) -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "a remainder")]
+    let aligned = placement.leading as f64 * bytes % 128.0 == 0.0 && placement.alignment >= 128;
+    if aligned { 1.0 } else { CONSTANTS.across_lines }
+}
+
 impl Tiled {
     fn predict(&self, problem: &Problem, gpu: &Gpu) -> Prediction {
         let [bm, bn, bk] = self.tile;
@@ -347,10 +387,13 @@ impl Tiled {
         let writes = k * (m * a_bytes + n * b_bytes);
         let shared = (reads + writes) / CONSTANTS.shared;
         // A cluster of neighbours in m shares B, one of neighbours in n shares A.
-        let fetched =
-            k * (m * a_bytes / f64::from(self.cluster[1]) + n * b_bytes / f64::from(self.cluster[0]));
+        let fetched_a = k * m * a_bytes / f64::from(self.cluster[1]) * lines(&problem.a, a_bytes);
+        let fetched_b = k * n * b_bytes / f64::from(self.cluster[0]) * lines(&problem.b, b_bytes);
+        let fetched = fetched_a + fetched_b;
         let together = CONSTANTS.l2_together * f64::from(gpu.multiprocessors) / busy;
         let l2_rate = CONSTANTS.l2_alone.min(together);
+        let pace = if self.split == Split::Stream { CONSTANTS.out_of_step } else { 1.0 };
+        let pace = if self.cooperates { pace * CONSTANTS.cooperation } else { pace };
         let under_way = f64::from(self.stages.max(1)) * busiest.min(f64::from(self.resident.max(1)));
         let load = |bytes: f64, load: Option<u32>| {
             // Loads narrower than 4 bytes pass through registers: addresses, bounds, load, merge, store.
@@ -366,8 +409,19 @@ impl Tiled {
         };
         let room = l2(gpu) * CONSTANTS.l2_part;
         let missing = (again - room).max(0.0);
-        let read = traffic.a + traffic.b + (f64::from(bands) - 1.0) * missing;
-        let dram = (read + traffic.results) / dram(gpu, busy);
+        // Neighbours that need the same part of the larger factor at the same time, and do not share it.
+        let (larger, readers, sharing) = if traffic.a > traffic.b {
+            (traffic.a, columns, self.cluster[1])
+        } else {
+            (traffic.b, rows, self.cluster[0])
+        };
+        let twice = if readers > sharing { CONSTANTS.asked_twice * larger } else { 0.0 };
+        let read = traffic.a + traffic.b + (f64::from(bands) - 1.0) * missing + twice;
+        // Rounds that keep all busy, and the last one.
+        let last = units % workers;
+        let bytes = (read + traffic.results) / units;
+        let dram = bytes * (units - last) / dram(gpu, workers)
+            + if last > 0.0 { bytes * last / dram(gpu, last) } else { 0.0 };
 
         // The end of a tile.
         let d_bytes = width(problem.types.d);
@@ -382,12 +436,15 @@ impl Tiled {
         let reduction = match self.split {
             Split::Whole | Split::Parts(1) => 0.0,
             Split::Parts(parts) => {
-                busiest * partial / CONSTANTS.store
-                    + tiles_of_one * f64::from(parts) * partial / CONSTANTS.l2_alone
+                CONSTANTS.partial_latency
+                    + busiest * partial / CONSTANTS.partial_store
+                    + tiles_of_one * f64::from(parts) * partial / CONSTANTS.partial_load
             }
             Split::Stream => {
                 let parts = (units / tiles).ceil() + 1.0;
-                2.0 * partial / CONSTANTS.store + parts * partial / CONSTANTS.l2_alone
+                CONSTANTS.partial_latency
+                    + 2.0 * partial / CONSTANTS.partial_store
+                    + parts * partial / CONSTANTS.partial_load
             }
         };
 
@@ -396,13 +453,14 @@ impl Tiled {
             Unit::Floats | Unit::Doubles => "arithmetic",
         };
         Prediction::default()
-            .with(Counts::Together, multiplying, clocks(busiest_steps * multiply))
+            .with(Counts::Together, multiplying, clocks(pace * busiest_steps * multiply))
             .with(Counts::Together, "shared memory", clocks(busiest_steps * shared))
-            .with(Counts::Together, "loads from L2", clocks(busiest_steps * fetched / l2_rate))
+            .with(Counts::Together, "loads from L2", clocks(pace * busiest_steps * fetched / l2_rate))
             .with(Counts::Together, "load instructions", clocks(busiest_steps * instructions))
             .with(Counts::Together, "latency of loads", clocks(busiest_steps * CONSTANTS.latency / under_way))
             .with(Counts::Together, "DRAM", dram)
-            .with(Counts::Added, "first load", clocks(CONSTANTS.latency))
+            .with(Counts::Added, "first load", clocks(FIRST_LOAD * CONSTANTS.latency))
+            .with(Counts::Added, "cluster", if cluster > 1 { CONSTANTS.cluster } else { 0.0 })
             .with(Counts::Added, "epilogue", clocks(exposed * finish))
             .with(Counts::Added, "reduction of partial sums", clocks(reduction))
             .with(Counts::Added, "launch", CONSTANTS.launch)
@@ -431,6 +489,12 @@ impl Streamed {
             }
         };
         let seconds = |clocks: f64| clocks / gpu.clock;
+        // Each block reads all of the few rows for its columns, many steps ahead of nothing.
+        let rows_again = if problem.m > 1 {
+            elements * width * f64::from(problem.m) / f64::from(self.columns.max(1))
+        } else {
+            0.0
+        };
         let under_way = busy * f64::from(self.in_flight.max(1));
         // Write, fence, count, and for the last one: read what all have written.
         let reduction =
@@ -447,6 +511,7 @@ impl Streamed {
                 "latency of loads",
                 seconds(elements * width * CONSTANTS.latency / under_way),
             )
+            .with(Counts::Together, "rows again for other columns", rows_again / chip(gpu, CONSTANTS.l1))
             .with(
                 Counts::Together,
                 "loads from L2",
@@ -477,6 +542,7 @@ mod tests {
             resident: 1,
             split: Split::Whole,
             overlapped: false,
+            cooperates: false,
             band: Band::Rows(8),
             load: [None; 2],
         }

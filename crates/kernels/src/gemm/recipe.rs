@@ -78,8 +78,18 @@ pub struct Launch {
     pub kernel: KernelSource,
     /// Blocks.
     pub grid: [u32; 3],
+    /// Whether it pays to let it begin while the launch before it ends. Its kernel waits before it touches what others write.
+    pub overlaps: bool,
     /// What its parameters get, by name, in any order.
     pub bindings: Vec<(String, Binding)>,
+}
+
+impl Launch {
+    /// A launch that begins as early as its kernel allows.
+    #[must_use]
+    pub fn new(kernel: KernelSource, grid: [u32; 3], bindings: Vec<(String, Binding)>) -> Launch {
+        Launch { kernel, grid, overlaps: true, bindings }
+    }
 }
 
 /// The launches of a product, in order.

@@ -136,10 +136,9 @@ pub fn repack(problem: &Problem, side: Side, offset: u64) -> Repacked {
         4 => stage::<u32>(&staged, side),
         _ => stage::<u64>(&staged, side),
     });
-    let launch = (members > 0 && size > 0).then(|| Launch {
-        kernel: KernelSource { key, stage },
-        grid: [tiles_k.saturating_mul(tiles_rows).saturating_mul(members), 1, 1],
-        bindings,
+    let launch = (members > 0 && size > 0).then(|| {
+        let blocks = tiles_k.saturating_mul(tiles_rows).saturating_mul(members);
+        Launch::new(KernelSource { key, stage }, [blocks, 1, 1], bindings)
     });
     Repacked { side, launch, placement, offset: start, bytes }
 }

@@ -35,6 +35,7 @@ pub(super) fn hopper(config: &hopper::Config, problem: &Problem, _: &Gpu) -> Wor
             hopper::Split::Stream => Split::Stream,
         },
         overlapped: config.pace == hopper::Pace::PingPong,
+        cooperates: config.pace == hopper::Pace::Cooperative && config.consumers > 1,
         band: match config.along {
             hopper::Along::M => Band::Rows(config.group * config.cluster.0),
             hopper::Along::N => Band::Columns(config.group * config.cluster.1),
@@ -61,6 +62,7 @@ pub(super) fn ampere(config: &ampere::Config, problem: &Problem, gpu: &Gpu) -> W
         resident: resident(gpu, config.threads(), (sums + fragments + 40).min(255), shared),
         split: if config.parts > 1 { Split::Parts(config.parts) } else { Split::Whole },
         overlapped: false,
+        cooperates: false,
         band: Band::Rows(config.group),
         load: [Some(load(&problem.a, a, problem.batch)), Some(load(&problem.b, b, problem.batch))],
     })
@@ -98,6 +100,7 @@ pub(super) fn simt(config: &simt::Config, problem: &Problem, gpu: &Gpu) -> Work 
         resident: resident(gpu, config.threads(), sums + fragments + 32, config.shared_bytes(element)),
         split: if config.parts > 1 { Split::Parts(config.parts) } else { Split::Whole },
         overlapped: false,
+        cooperates: false,
         band: Band::Rows(config.group),
         load: [
             Some(load(&problem.a, element, problem.batch)),

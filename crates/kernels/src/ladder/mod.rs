@@ -305,11 +305,11 @@ impl Step {
             ("c", matrix(Operand::D, m, n)),
         ];
         let bindings = bindings.into_iter().chain(numbers.map(|(name, number)| (name, Binding::U32(number))));
-        let launch = Launch {
-            kernel: KernelSource { key: self.kernel.name.to_owned(), stage: Arc::new(self.kernel.stage) },
+        let launch = Launch::new(
+            KernelSource { key: self.kernel.name.to_owned(), stage: Arc::new(self.kernel.stage) },
             grid,
-            bindings: bindings.map(|(name, binding)| (name.to_owned(), binding)).collect(),
-        };
+            bindings.map(|(name, binding)| (name.to_owned(), binding)).collect(),
+        );
         Ok(Recipe { launches: vec![launch], workspace: 0, zeroed: 0 })
     }
 }

@@ -349,12 +349,13 @@ pub struct Kernel {
     block: Option<[u32; 3]>,
     cluster: Option<[u32; 3]>,
     shared_bytes: u32,
+    overlaps: bool,
 }
 
 impl Kernel {
     pub(super) fn new(device: &Device, body: Arc<Body>) -> Kernel {
-        let shared_bytes = body.shared_bytes;
-        Kernel { device: device.clone(), body, block: None, cluster: None, shared_bytes }
+        let (shared_bytes, overlaps) = (body.shared_bytes, body.overlaps);
+        Kernel { device: device.clone(), body, block: None, cluster: None, shared_bytes, overlaps }
     }
 
     /// Its name.
@@ -405,6 +406,13 @@ impl Kernel {
         Kernel { shared_bytes: bytes, ..self }
     }
 
+    /// Begun, if this is false, only after the kernel before it has ended. Otherwise, a kernel that waits by itself (`grid_wait` in the
+    /// language) begins on a GPU while the one before it ends.
+    #[must_use]
+    pub fn with_overlap(self, overlaps: bool) -> Kernel {
+        Kernel { overlaps: overlaps && self.body.overlaps, ..self }
+    }
+
     /// Runs it on so many blocks: to its end on the simulator and the CPU, some time from now on a GPU. What comes after on the same
     /// device comes after it in any case.
     ///
@@ -437,7 +445,7 @@ impl Kernel {
             Entry::Gpu(gpu, kernel) => {
                 let config = LaunchConfig::new(grid, block).shared(shared_bytes);
                 let config = self.cluster().map_or(config, |cluster| config.cluster(cluster));
-                let config = if self.body.overlaps { config.programmatic() } else { config };
+                let config = if self.overlaps { config.programmatic() } else { config };
                 gpu.launch(kernel, &config, passed)?;
                 Ok(Report::enqueued(name, gpu.clone()))
             }

@@ -90,7 +90,7 @@ impl Launches {
     ) -> Result<Launches, DeviceError> {
         let launches = recipe.launches.iter().map(|launch| {
             let kernel = device.cached(&launch.kernel.key, || (launch.kernel.stage)())?;
-            BoundLaunch::new(kernel, launch.grid, |name| {
+            BoundLaunch::new(kernel.with_overlap(launch.overlaps), launch.grid, |name| {
                 let (_, binding) = launch.bindings.iter().find(|(known, _)| known == name)?;
                 operands.give(binding)
             })

@@ -118,7 +118,7 @@ impl Case {
         let grid = [problem.n.div_ceil(8 * run), problem.m.div_ceil(16), problem.batch];
         let key = format!("test {} {:?} run {run} {bounded}", problem.epilogue, problem.types);
         let stage = Arc::new(move || apply_epilogue::stage::<R>(problem.clone(), run, bounded, finishes));
-        let launches = vec![Launch { kernel: KernelSource { key, stage }, grid, bindings }];
+        let launches = vec![Launch::new(KernelSource { key, stage }, grid, bindings)];
         Recipe { launches, ..Recipe::default() }
     }
 

@@ -289,7 +289,7 @@ impl Config {
         let pieces =
             plan.strips().pieces(problem.m.next_multiple_of(self.m), problem.n.next_multiple_of(self.n));
         let kernel = KernelSource { key: plan.key(), stage: Arc::new(move || plan.stage()) };
-        recipe.launches.push(Launch { kernel, grid: [blocks, 1, 1], bindings });
+        recipe.launches.push(Launch::new(kernel, [blocks, 1, 1], bindings));
         add_reductions(problem, pieces, &mut recipe);
         Ok(recipe)
     }

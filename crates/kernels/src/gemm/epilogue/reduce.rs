@@ -226,30 +226,30 @@ impl ExtraOperand {
 
     /// Reduces the values at `offset` of the workspace to its results, or to `out` of them.
     fn reduce_slots(&self, problem: &Problem, how: How, slots: &Slots, out: Binding, stride: u64) -> Launch {
-        Launch {
-            kernel: self.kernel("slots", how),
-            grid: [slots.extent.div_ceil(32), problem.batch, 1],
-            bindings: named(vec![
+        Launch::new(
+            self.kernel("slots", how),
+            [slots.extent.div_ceil(32), problem.batch, 1],
+            named(vec![
                 ("values", Binding::Pointer(Operand::Workspace, slots.offset)),
                 ("out", out),
                 ("slots", Binding::U32(slots.count)),
                 ("extent", Binding::U32(slots.extent)),
                 ("out_batch", Binding::U64(stride)),
             ]),
-        }
+        )
     }
 
     /// Reduces so many values at `offset` of the workspace to one.
     fn reduce_all(&self, how: How, offset: u64, count: u64) -> Launch {
-        Launch {
-            kernel: self.kernel("all", how),
-            grid: [1, 1, 1],
-            bindings: named(vec![
+        Launch::new(
+            self.kernel("all", how),
+            [1, 1, 1],
+            named(vec![
                 ("values", Binding::Pointer(Operand::Workspace, offset)),
                 ("out", self.result()),
                 ("count", Binding::U64(count)),
             ]),
-        }
+        )
     }
 
     fn result(&self) -> Binding {
@@ -283,7 +283,7 @@ mod tests {
                 "store([matrix largest:f32 row-major v2 w2], relu(store([matrix rows:f32 column-major v4 w4], ($alpha * sum))))"
             );
             let kernel = KernelSource { key: "product".to_owned(), stage: Arc::new(|| reduce_all::stage::<f32>(How::Sum)) };
-            let launch = Launch { kernel, grid: [1, 1, 1], bindings: plain.epilogue.bindings(plain) };
+            let launch = Launch::new(kernel, [1, 1, 1], plain.epilogue.bindings(plain));
             Ok(Recipe { launches: vec![launch], workspace: 1000, zeroed: 4 })
         })
         .unwrap();

@@ -247,7 +247,7 @@ impl Config {
         let stage = self.stage(problem, shape);
         let kernel = KernelSource { key: self.key(problem, &shape), stage };
         let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
-        recipe.launches.push(Launch { kernel, grid, bindings });
+        recipe.launches.push(Launch::new(kernel, grid, bindings));
         Ok(recipe)
     }
 

@@ -207,8 +207,15 @@ impl Config {
                     persistent: true,
                 };
                 let plan = Plan::new(&config, problem);
-                let stages = plan.stages_that_fit(gpu, MOST_STAGES);
-                found.extend(splits(&Config { stages, ..config }, &plan, gpu));
+                if !plan.loads_whole_lines() {
+                    continue;
+                }
+                for config in splits(&config, &plan, gpu) {
+                    let plan = Plan::new(&config, problem);
+                    let blocks = Numbers::new(&plan, gpu.multiprocessors).blocks(&config);
+                    let most = if fills(blocks, gpu) { MOST_STAGES } else { ENOUGH_STAGES };
+                    found.push(Config { stages: plan.stages_that_fit(gpu, most), ..config });
+                }
             }
         }
         found.retain(|config| config.check(problem, gpu).is_ok());
@@ -217,7 +224,15 @@ impl Config {
 }
 
 /// More stages than this hide no more latency.
-const MOST_STAGES: u32 = 10;
+const ENOUGH_STAGES: u32 = 10;
+/// As many make even the smallest tiles fill more than half of a multiprocessor, so that it holds one block, and blocks of the next kernel
+/// can begin early without taking the place of others.
+const MOST_STAGES: u32 = 16;
+
+/// Whether so many blocks leave few multiprocessors without one.
+pub(super) fn fills(blocks: u64, gpu: &Gpu) -> bool {
+    blocks * 16 >= u64::from(gpu.multiprocessors) * 15
+}
 /// Steps of k that a part should have at least.
 const LEAST_STEPS: u64 = 4;
 
@@ -230,14 +245,13 @@ fn tiles(problem: &Problem) -> Vec<(u32, u32, u32, Pace)> {
     let enough = narrow.into_iter().find(|n| *n >= problem.n);
     for n in narrow.into_iter().filter(|n| enough.is_some_and(|enough| *n <= enough && 2 * n >= enough)) {
         tiles.extend([(64, n, 1, Cooperative), (128, n, 2, Cooperative), (64, n, 2, PingPong)]);
-        tiles.push((256, n, 2, Cooperative));
     }
     if problem.n > 64 {
-        tiles.extend([256, 224, 208, 192, 176, 160, 128, 112, 96].map(|n| (128, n, 2, Cooperative)));
+        tiles.extend([256, 224, 192, 160, 128, 112, 96].map(|n| (128, n, 2, Cooperative)));
         tiles.extend([256, 192, 160, 128, 96].map(|n| (64, n, 2, PingPong)));
         tiles.extend([256, 192, 160, 128, 112, 96].map(|n| (64, n, 1, Cooperative)));
         tiles.extend([128, 96].map(|n| (128, n, 2, PingPong)));
-        tiles.extend([192, 160, 128, 96].map(|n| (256, n, 2, Cooperative)));
+        tiles.extend([128, 96].map(|n| (256, n, 2, Cooperative)));
         tiles.extend([192, 128].map(|n| (192, n, 3, Cooperative)));
     }
     // Few rows want no tiles that are mostly empty.
@@ -339,7 +353,7 @@ mod tests {
         }
         assert!(large.iter().all(|found| !found.contains("split") && !found.contains("stream")));
         let small = texts(4096, 16, 4096);
-        assert!(small.iter().any(|found| found == "hopper 64x16x128B c1x1 s10 coop1 m8 split2"), "{small:?}");
+        assert!(small.iter().any(|found| found == "hopper 64x16x128B c1x1 s16 coop1 m8 split2"), "{small:?}");
         assert!(small.iter().all(|found| !found.contains("x256x")));
     }
 

@@ -71,6 +71,10 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
     grid_launch_dependents();
     let a_map: TensorMap<A> = Argument::declare("a_map");
     let b_map: TensorMap<B> = Argument::declare("b_map");
+    if thread_id(0) == 0 {
+        a_map.prefetch();
+        b_map.prefetch();
+    }
     let schedule = Schedule::declare(plan);
     let results = Results::<R>::declare(plan);
     let exchange = (config.split != Split::None).then(|| Exchange::<C>::declare(plan));
@@ -107,22 +111,25 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
 
     role(&loader, || {
         if warp_id() == 0 && elect() {
-            a.map.prefetch();
-            b.map.prefetch();
             let mut slot = pipe.producer();
             let mut cursor = schedule.start();
+            // Every other unit goes through k from its end: what the unit before has read last is what L2 still holds.
+            let mut backwards = val(false);
             while schedule.more(cursor) {
                 let unit = schedule.unit(cursor);
                 let corner = schedule.corner(unit.tile);
-                let mut k = unit.first * plan.depth;
+                let (first, last) = (unit.first * plan.depth, (unit.first + unit.count - 1) * plan.depth);
+                let mut k = select(backwards, last, first);
+                let stride = select(backwards, val(plan.depth.wrapping_neg()), val(plan.depth));
                 for _ in 0..unit.count {
                     let full = pipe.acquire(slot, plan.stage_bytes());
                     a.load(slot, (corner.row, k), corner.batch, full);
                     b.load(slot, (corner.column, k), corner.batch, full);
-                    k += plan.depth;
+                    k += stride;
                     slot = slot.next();
                 }
                 cursor = schedule.after(cursor, &unit);
+                backwards = !backwards;
             }
         }
     });

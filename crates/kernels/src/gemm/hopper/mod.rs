@@ -145,12 +145,15 @@ impl Config {
         bindings.extend(workspace.bindings(zeros));
         bindings.extend(Results::<f32>::bindings(&plan));
 
-        let blocks = numbers.workers * u64::from(self.cluster_size());
+        let blocks = numbers.blocks(self);
         let pieces = Results::<f32>::pieces(&plan, &numbers);
+        // Blocks that begin early take the places that are free: where the launch before leaves many, some multiprocessors would get two
+        // and others none (measured: 25 % slower).
+        let overlaps = config::fills(blocks, gpu) && plan.fills_multiprocessor(gpu);
         let kernel = KernelSource { key: plan.key(), stage: Arc::new(move || stage(&plan)) };
         let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
         let mut recipe = Recipe {
-            launches: vec![Launch { kernel, grid, bindings }],
+            launches: vec![Launch { overlaps, ..Launch::new(kernel, grid, bindings) }],
             workspace: zeros + workspace.counters + workspace.sums,
             zeroed: zeros + workspace.counters,
         };

@@ -182,6 +182,17 @@ impl Plan {
         }
     }
 
+    /// Whether parts of tiles that do not have k contiguous are whole lines of 128 bytes, unless they are smaller anyway. Others are read
+    /// from shared memory with conflicts.
+    pub(super) fn loads_whole_lines(&self) -> bool {
+        let (a, b) = self.problem.k_major();
+        let whole = |k_major: bool, part: u32| {
+            let bytes = part * self.problem.types.a.bytes();
+            k_major || bytes <= 128 || bytes.is_multiple_of(128)
+        };
+        whole(a, self.config.m / self.config.cluster.1) && whole(b, self.config.n / self.config.cluster.0)
+    }
+
     /// Bytes of A and B of one step.
     pub(super) fn stage_bytes(&self) -> u32 {
         (self.config.m + self.config.n) * self.config.k_bytes
@@ -204,6 +215,12 @@ impl Plan {
         // Tiles of the ring are multiples of 1024 bytes unless k is cut in halves and n is odd.
         let ring = |rows: u32| (rows * self.config.k_bytes).next_multiple_of(1024) * self.config.stages;
         ring(self.config.m) + ring(self.config.n) + self.staging_bytes() + 1024
+    }
+
+    /// Whether a multiprocessor holds one block only.
+    pub(super) fn fills_multiprocessor(&self, gpu: &Gpu) -> bool {
+        let limits = gpu.arch.limits();
+        2 * (self.shared_bytes() + limits.shared_reserved) > limits.shared_per_sm
     }
 
     /// The stages that fit, at most `most`.

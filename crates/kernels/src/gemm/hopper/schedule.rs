@@ -14,7 +14,7 @@ use tilewright_lang::Argument;
 use tilewright_lang::prelude::*;
 
 use super::plan::Plan;
-use super::{Along, Split};
+use super::{Along, Config, Split};
 use crate::gemm::recipe::Binding;
 
 /// The arguments of a launch that say how much work there is.
@@ -62,6 +62,11 @@ impl Numbers {
             _ => (streamed * steps / workers, streamed * steps % workers),
         };
         Numbers { rows, columns, tiles, steps, workers, streamed, share, extra }
+    }
+
+    /// Blocks that are launched.
+    pub(super) fn blocks(&self, config: &Config) -> u64 {
+        self.workers * u64::from(config.cluster_size())
     }
 
     /// Tiles of blocks whose sums come from several units, and the units that write such sums.

@@ -292,7 +292,8 @@ impl<R: Number, T: LangElement> Sink<R> for Staging<T> {
     fn finish(&self) {
         if let Way::Engine(_) = self.way {
             if thread_id(0) % THREADS == 0 {
-                bulk_wait(0);
+                // The end of the kernel waits for D; until then only the memory that it is copied from must stay.
+                bulk_wait_read(0);
             }
         }
     }

@@ -224,7 +224,7 @@ impl Config {
         };
         let kernel = KernelSource { key: self.key(problem), stage };
         let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
-        recipe.launches.push(Launch { kernel, grid, bindings });
+        recipe.launches.push(Launch::new(kernel, grid, bindings));
         recipe
     }
 
