@@ -66,6 +66,8 @@ fn cases() -> Vec<Case> {
             ("simt 128x128x16 8x8 s3 g8 p1", 128),
             ("simt 128x128x8 8x8 s4 g8 p2", 128),
             ("simt 256x128x16 16x8 s3 g8 p1", 255),
+            ("simt 128x256x16 8x16 s4 g8 p1", 255),
+            ("simt 128x256x16 8x16 s3 u16 g8 p1", 255),
             ("simt 64x64x16 8x4 s3 g8 p1", 128),
         ] {
             for (a, b) in [(RowMajor, ColumnMajor), (ColumnMajor, RowMajor)] {

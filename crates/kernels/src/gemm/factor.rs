@@ -131,6 +131,12 @@ impl<T: LangElement> Factor<T> {
         self.origin.at(self.offset(row, k))
     }
 
+    /// How far so many lines lie apart, in elements: rows if k is contiguous, and steps otherwise.
+    #[track_caller]
+    pub(super) fn lines(&self, count: u32) -> Val<u64> {
+        val(count).mul_wide(self.leading)
+    }
+
     /// How far an element lies from the first, in elements.
     #[track_caller]
     pub(super) fn offset(&self, row: Val<u32>, k: Val<u32>) -> Val<u64> {

@@ -2,6 +2,7 @@
 
 use tilewright_hardware::{Element, Gpu, TensorKind};
 
+use super::factor::Side;
 use super::model::{Band, Split, Streamed, Tiled, Unit, Work};
 use super::problem::{Placement, Problem, Types};
 use super::{ampere, gemv, hopper, simt};
@@ -96,15 +97,17 @@ pub(super) fn simt(config: &simt::Config, problem: &Problem, gpu: &Gpu) -> Work 
         tile: [config.m, config.n, config.k],
         slab: [4 * config.thread_m, 8 * config.thread_n],
         cluster: [1, 1],
-        stages: config.stages.saturating_sub(1).max(1),
+        // One tile is being used, and the next has arrived for most of that time.
+        stages: config.stages.saturating_sub(2).max(1),
         resident: resident(gpu, config.threads(), sums + fragments + 32, config.shared_bytes(element)),
         split: if config.parts > 1 { Split::Parts(config.parts) } else { Split::Whole },
         overlapped: false,
         cooperates: false,
         band: Band::Rows(config.group),
-        load: [
-            Some(load(&problem.a, element, problem.batch)),
-            Some(load(&problem.b, element, problem.batch)),
-        ],
+        load: [Side::A, Side::B].map(|side| {
+            // Copies that turn a factor take one element at a time.
+            let turned = side.is_k_major(problem);
+            Some(if turned { element.bytes() } else { load(side.placement(problem), element, problem.batch) })
+        }),
     })
 }

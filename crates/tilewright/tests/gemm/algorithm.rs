@@ -24,7 +24,7 @@ fn copies_and_the_other_side_change_nothing() {
     let problem = awkward(Element::F32, (37, 21, 45));
     for (parts, words) in [(1, ""), (2, "swap"), (1, "repackA"), (2, "swap repackB"), (2, "repackA repackB")]
     {
-        let algorithm: Algorithm = format!("simt 32x64x16 4x4 s2 g8 p{parts} {words}").parse().unwrap();
+        let algorithm: Algorithm = format!("simt 32x64x16 4x4 s3 g8 p{parts} {words}").parse().unwrap();
         Case::new(problem.clone()).check(&algorithm.recipe(&problem, h200()).unwrap());
     }
 }
@@ -36,7 +36,7 @@ fn members_of_a_batch_are_copied_too() {
     problem.a.batch_stride = problem.a.leading * 11 + 5;
     problem.b.batch_stride = 0;
     problem.d.batch_stride = 101;
-    let algorithm: Algorithm = "simt 32x64x16 4x4 s2 g8 p1 repackA repackB".parse().unwrap();
+    let algorithm: Algorithm = "simt 32x64x16 4x4 s3 g8 p1 repackA repackB".parse().unwrap();
     Case::new(problem.clone()).check(&algorithm.recipe(&problem, h200()).unwrap());
 }
 

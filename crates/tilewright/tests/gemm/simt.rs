@@ -69,9 +69,24 @@ fn the_tiles_that_large_products_take() {
 }
 
 #[test]
+fn main_loops_of_any_length() {
+    for unrolled in [1, 2, 8, 16] {
+        for stages in [3, 5] {
+            let config = format!("simt 64x32x16 8x4 s{stages} u{unrolled} g2 p1");
+            check(stored(64, 32, 83, Types::of(Element::F32), RowMajor, RowMajor), &config);
+        }
+    }
+    // A thread with so many products reads a whole step ahead.
+    check(
+        stored(33, 130, 40, Types::of(Element::F32), RowMajor, ColumnMajor),
+        "simt 32x128x16 8x16 s3 g2 p1",
+    );
+}
+
+#[test]
 fn doubles() {
     for (a, b) in [(RowMajor, ColumnMajor), (ColumnMajor, RowMajor)] {
-        check(stored(66, 34, 11, Types::of(Element::F64), a, b), "simt 64x32x8 8x4 s2 g8 p1");
+        check(stored(66, 34, 11, Types::of(Element::F64), a, b), "simt 64x32x8 8x4 s3 g8 p1");
     }
 }
 
@@ -123,6 +138,8 @@ fn configurations_are_written_and_read_back() {
             assert_eq!(config.to_string().parse(), Ok(config));
         }
     }
+    let told: simt::Config = "simt 128x256x16 8x16 s4 u4 g8 p1".parse().unwrap();
+    assert_eq!((told.unrolled, told.to_string().as_str()), (4, "simt 128x256x16 8x16 s4 u4 g8 p1"));
     let error = "simt 128x128".parse::<simt::Config>().unwrap_err();
     assert!(error.to_string().contains("expected a text such as"), "{error}");
 }
@@ -139,7 +156,8 @@ fn what_cannot_be_is_refused_with_the_reason() {
         ("simt 2147483648x2147483648x16 8x8 s3 g2 p1", "at most 512x512x128"),
         ("simt 64x32x8 2x4 s3 g2 p1", "at least 4 each way"),
         ("simt 16x32x8 8x4 s3 g2 p1", "must divide the tile"),
-        ("simt 64x32x8 8x4 s1 g2 p1", "two stages"),
+        ("simt 64x32x8 8x4 s2 g2 p1", "three stages"),
+        ("simt 64x32x8 8x4 s3 u16 g2 p1", "16 steps at a time of 8"),
         ("simt 128x128x64 8x8 s4 g2 p1", "bytes of shared memory"),
         ("simt 64x32x8 8x4 s3 g2 p9", "9 parts of 8 steps"),
     ] {

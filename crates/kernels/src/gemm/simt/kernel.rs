@@ -1,4 +1,8 @@
-//! The kernel: copies some steps ahead, elements of a step as vectors, sums in registers.
+//! The kernel: copies some tiles ahead, elements of a step as vectors, sums in registers.
+//!
+//! The main loop is short: [`Config::unrolled`] steps of k, some hundred products. An assembler has little to reorder in it, keeps a row
+//! of products together and finds registers whose banks do not clash, and the loop fits into the first cache of instructions. Of a
+//! whole tile in one piece it makes a worse order, which also differs from one change of the code to the next.
 
 use tilewright_lang::prelude::*;
 
@@ -19,81 +23,168 @@ fn raster(tile: Val<u32>, tiles_m: Val<u32>, tiles_n: Val<u32>, group: u32) -> (
 }
 
 /// One factor on its way to shared memory: what a thread copies of each tile.
+///
+/// All threads together copy `lanes` pieces side by side of each of some lines in memory, which are rows if k is contiguous, and go on
+/// from there.
 #[derive(Clone, Copy, Debug)]
 struct Loader<T> {
     factor: Factor<T>,
-    /// Rows and depth of the tile in shared memory, and threads that fill it.
-    tile: (u32, u32),
-    threads: u32,
+    /// The thread's first element of the first tile, as row of the tile, step, and address.
+    first: (Val<u32>, Val<u32>, Global<T>),
+    /// Bytes from one of its lines to the next.
+    apart: Val<u64>,
     /// First row of the tile, and rows of the matrix.
     top: Val<u32>,
     rows: Val<u32>,
-    /// Elements of a copy.
+    /// Rows and depth of the tile.
+    tile: (u32, u32),
+    /// Elements of a copy, copies side by side, lines at a time.
     width: u32,
+    lanes: u32,
+    lines: u32,
 }
 
 impl<T: Number> Loader<T> {
-    /// Row and step of this thread's first copy.
     #[track_caller]
-    fn first(&self) -> (Val<u32>, Val<u32>) {
-        let thread = thread_id(0);
-        if self.factor.is_k_major() {
-            // Eight steps of four rows a warp: whole sectors of global memory, and 32 different banks of shared memory.
-            (thread / 8 % self.tile.0, thread % 8 + thread / (8 * self.tile.0) * 8)
-        } else {
-            let across = self.tile.0 / self.width;
-            (thread % across * self.width, thread / across)
-        }
+    fn new(
+        factor: Factor<T>,
+        (top, rows): (Val<u32>, Val<u32>),
+        tile: (u32, u32),
+        (width, threads): (u32, u32),
+    ) -> Loader<T> {
+        // Eight steps of four rows a warp: whole sectors of global memory, and 32 different banks of shared memory.
+        let lanes =
+            if factor.is_k_major() { (threads / tile.0).max(8) } else { (tile.0 / width).min(threads) };
+        let lines = threads / lanes;
+        let (line, along) = (thread_id(0) / lanes, thread_id(0) % lanes * width);
+        let (row, step) = if factor.is_k_major() { (line, along) } else { (along, line) };
+        let apart = factor.lines(lines) * u64::from(T::ELEMENT.bytes());
+        let first = (row, step, factor.at(top + row, step));
+        Loader { factor, first, apart, top, rows, tile, width, lanes, lines }
     }
 
-    /// How far copy `i` lies from the first, in rows and steps. All extents are powers of two.
-    fn further(&self, i: u32) -> (u32, u32) {
-        let number = i * self.threads;
-        if self.factor.is_k_major() {
-            (number / 8 % self.tile.0, number / (8 * self.tile.0) * 8)
-        } else {
-            let across = self.tile.0 / self.width;
-            (number % across * self.width, number / across)
+    /// The copies of the tile that lies so many elements beyond the first: rows and steps beyond the thread's first element, and where
+    /// they start. Addresses follow from each other, which takes an addition for each line.
+    #[track_caller]
+    fn copies(&self, beyond: Val<u64>) -> Vec<((u32, u32), Global<T>)> {
+        let (rows, depth) = self.tile;
+        let (high, wide) = if self.factor.is_k_major() { (rows, depth) } else { (depth, rows) };
+        let mut copies = Vec::new();
+        let mut from = self.first.2.at(beyond);
+        for line in (0..high).step_by(self.lines as usize) {
+            if line > 0 {
+                from = from.byte_add(self.apart);
+            }
+            for along in (0..wide).step_by((self.lanes * self.width) as usize) {
+                let place = if self.factor.is_k_major() { (line, along) } else { (along, line) };
+                copies.push((place, from.at(along)));
+            }
         }
-    }
-
-    fn copies(&self) -> u32 {
-        self.tile.0 * self.tile.1 / (self.width * self.threads)
+        copies
     }
 }
 
 /// Starts to copy the tile at step `k`; what lies outside of the matrix, or at `end` and beyond, becomes zero.
 #[device]
-fn fetch<T: Number>(loader: Loader<T>, k: Val<u32>, end: Val<u32>, to: Shared<T>) {
-    let (row, step) = loader.first();
-    let (row, k) = (row, k + step);
-    let from = loader.factor.at(loader.top + row, k);
-    let place = |i: u32| {
-        let (rows, steps) = loader.further(i);
-        let from = from.at(loader.factor.offset(val(rows), val(steps)));
-        ((rows, steps), to.at((row + rows, step + steps)), from)
-    };
-    let whole = (loader.top + loader.tile.0 <= loader.rows) & (k - step + loader.tile.1 <= end);
+fn fetch<T: Number>(loader: Loader<T>, k: Val<u32>, end: Val<u32>, (to, line): (Shared<T>, Val<u32>)) {
+    let (row, step, _) = loader.first;
+    let beyond = loader.factor.offset(val(0), k);
+    let whole = (loader.top + loader.tile.0 <= loader.rows) & (k + loader.tile.1 <= end);
     if whole {
-        for i in unroll(0..loader.copies()) {
-            let (_, to, from) = place(i);
-            copy_async(to, from, loader.width);
+        for ((rows, steps), from) in loader.copies(beyond) {
+            copy_async(to.at((row + rows, line + step + steps)), from, loader.width);
         }
     } else {
-        for i in unroll(0..loader.copies()) {
-            let ((rows, steps), to, from) = place(i);
-            let inside = below((loader.top + row + rows, k + steps), (loader.rows, end));
-            copy_async_if(inside, to, from, loader.width);
+        for ((rows, steps), from) in loader.copies(beyond) {
+            let inside = below((loader.top + row + rows, k + step + steps), (loader.rows, end));
+            copy_async_if(inside, to.at((row + rows, line + step + steps)), from, loader.width);
         }
     }
 }
 
-/// The elements of a step: `count` rows of a thread, in vectors of 16 bytes that lie `apart` rows apart.
-#[device]
-fn read<T: Number>(tile: Shared<T>, row: Val<u32>, apart: u32, step: u32, count: u32) -> Vec<Val<T>> {
-    let vector = 16 / T::ELEMENT.bytes();
-    let piece = |i: u32| tile.at((row + i * apart, val(step))).load_vector(vector).elements();
-    (0..count / vector).flat_map(piece).collect()
+/// One factor in shared memory as a thread reads it: in vectors of 16 bytes along its rows.
+#[derive(Clone, Copy, Debug)]
+struct Reader<T> {
+    ring: Shared<T>,
+    /// First row of the thread's first vector, and rows from one vector to the next.
+    row: Val<u32>,
+    apart: u32,
+    /// Elements from one line to the next.
+    pitch: u32,
+}
+
+impl<T: Number> Reader<T> {
+    /// Where the thread's part of a line starts.
+    #[track_caller]
+    fn at(&self, line: Val<u32>) -> SharedPtr<T> {
+        self.ring.at((self.row, line))
+    }
+
+    /// One vector, some lines further.
+    #[track_caller]
+    fn read(&self, from: SharedPtr<T>, lines: u32, vector: u32) -> Vec<Val<T>> {
+        from.at(lines * self.pitch + vector * self.apart).load_vector(16 / T::ELEMENT.bytes()).elements()
+    }
+}
+
+/// What a thread has in registers: sums, and the elements of A and B that have been read ahead.
+type Held<T> = (Vec<Vec<Val<T>>>, Vec<Val<T>>, Vec<Val<T>>);
+
+/// The products of a step of a thread, one row of them after the other.
+#[derive(Clone, Copy, Debug)]
+struct Products {
+    rows: u32,
+    columns: u32,
+    /// Elements of a vector.
+    vector: u32,
+}
+
+impl Products {
+    fn count(self) -> u32 {
+        self.rows * self.columns
+    }
+
+    /// How many products before the first that needs it a vector is read. It takes some thirty of them to arrive; where a thread has
+    /// registers for a second set of vectors, all are read a whole step before.
+    fn lead(self) -> u32 {
+        if self.count() < 128 { self.count().min(32) } else { self.count() }
+    }
+
+    /// The vectors of A and of B that a product is the first to need.
+    fn needs(self, product: u32) -> (Option<u32>, Option<u32>) {
+        let (i, j) = (product / self.columns, product % self.columns);
+        let vector_of = |x: u32| x.is_multiple_of(self.vector).then(|| x / self.vector);
+        (vector_of(i).filter(|_| j == 0), vector_of(j).filter(|_| i == 0))
+    }
+
+    /// Multiplies some steps. `read_a` and `read_b` read a vector of a step, and are asked for those of one step more as well.
+    #[track_caller]
+    fn multiply<T: Number>(
+        self,
+        (mut sums, mut a, mut b): Held<T>,
+        steps: u32,
+        read_a: impl Fn(u32, u32) -> Vec<Val<T>>,
+        read_b: impl Fn(u32, u32) -> Vec<Val<T>>,
+    ) -> Held<T> {
+        for step in 0..steps {
+            let (mut next_a, mut next_b) = (Vec::new(), Vec::new());
+            for product in 0..self.count() {
+                let coming = product + self.lead();
+                let (needs_a, needs_b) = self.needs(coming % self.count());
+                if coming < self.count() {
+                    a.extend(needs_a.into_iter().flat_map(|vector| read_a(step, vector)));
+                    b.extend(needs_b.into_iter().flat_map(|vector| read_b(step, vector)));
+                } else {
+                    next_a.extend(needs_a.into_iter().flat_map(|vector| read_a(step + 1, vector)));
+                    next_b.extend(needs_b.into_iter().flat_map(|vector| read_b(step + 1, vector)));
+                }
+                let (i, j) = ((product / self.columns) as usize, (product % self.columns) as usize);
+                sums[i][j] = a[i].mul_add(b[j], sums[i][j]);
+            }
+            (a, b) = (next_a, next_b);
+        }
+        (sums, a, b)
+    }
 }
 
 /// `D = epilogue(A * B)`, one tile (or one part of its steps) a block.
@@ -126,17 +217,18 @@ pub(super) fn simt<T: Number>(
 
     // Rows contiguous, and 16 bytes more from step to step: a thread reads vectors along the rows, and copies that turn a factor hit
     // different banks.
-    let ring = |rows: u32| Ring::<T>::new(stages, format!("({rows},{depth}):(1,{})", rows + vector).as_str());
+    let lines = stages * depth;
+    let ring = |rows: u32| Shared::<T>::new(format!("({rows},{lines}):(1,{})", rows + vector).as_str());
     let (ring_a, ring_b) = (ring(rows), ring(columns));
     let loader = |side: Side, tile: u32, top: Val<u32>, extent: Val<u32>| {
         let factor = Factor::<T>::declare(side, &problem, batch);
         let width = if factor.is_k_major() { 1 } else { side.width(&problem) };
-        Loader { factor, tile: (tile, depth), threads, top, rows: extent, width }
+        Loader::new(factor, (top, extent), (tile, depth), (width, threads))
     };
     let (load_a, load_b) = (loader(Side::A, rows, top, m), loader(Side::B, columns, left, n));
-    let fetch_step = |step: Val<u32>, slot: Val<u32>| {
-        fetch(load_a, start + step * depth, end, ring_a.at(slot));
-        fetch(load_b, start + step * depth, end, ring_b.at(slot));
+    let fetch_tile = |k: Val<u32>, line: Val<u32>| {
+        fetch(load_a, k, end, (ring_a, line));
+        fetch(load_b, k, end, (ring_b, line));
     };
 
     // Lanes are dealt such that neighbours (in bit 0) share a vector of A and others (in bit 1) one of B: two wavefronts a read.
@@ -144,50 +236,50 @@ pub(super) fn simt<T: Number>(
     let (lane_m, lane_n) = (lane >> 1u32 & 3u32, (lane & 1u32) | (lane >> 3u32 << 1u32));
     let warps_m = rows / (LANES.0 * thread_m);
     let (warp_m, warp_n) = (warp_id() % warps_m, warp_id() / warps_m);
-    let (apart_m, apart_n) = (LANES.0 * vector, LANES.1 * vector);
     let row = warp_m * (LANES.0 * thread_m) + lane_m * vector;
     let column = warp_n * (LANES.1 * thread_n) + lane_n * vector;
-    let read_step = |slot: Val<u32>, step: u32| {
-        let a = read(ring_a.at(slot), row, apart_m, step, thread_m);
-        let b = read(ring_b.at(slot), column, apart_n, step, thread_n);
-        (a, b)
-    };
+    let read_a = Reader { ring: ring_a, row, apart: LANES.0 * vector, pitch: rows + vector };
+    let read_b = Reader { ring: ring_b, row: column, apart: LANES.1 * vector, pitch: columns + vector };
 
-    // All slots but one are filled ahead; the last is the one being used.
+    // All slots but one are filled ahead; the last is that of the tile before.
     for ahead in unroll(0..stages - 1) {
-        fetch_step(val(ahead), val(ahead));
+        fetch_tile(start + ahead * depth, val(ahead * depth));
         copy_commit();
     }
     copy_wait(stages - 2);
     barrier();
 
+    let products = Products { rows: thread_m, columns: thread_n, vector };
+    let unrolled = config.unrolled;
+    let turns = depth / unrolled;
+    let (mut at_a, mut at_b) = (read_a.at(val(0)), read_b.at(val(0)));
+    let early = (0..products.lead()).map(|product| products.needs(product));
+    let mut a: Vec<Val<T>> =
+        early.clone().filter_map(|(a, _)| a).flat_map(|i| read_a.read(at_a, 0, i)).collect();
+    let mut b: Vec<Val<T>> = early.filter_map(|(_, b)| b).flat_map(|i| read_b.read(at_b, 0, i)).collect();
     let mut sums = vec![vec![val(T::ZERO); thread_n as usize]; thread_m as usize];
-    let (mut full, mut free) = (val(0u32), val(stages - 1));
-    let (mut a, mut b) = read_step(full, 0);
-    for step in 0..steps {
-        for kk in unroll(0..depth) {
-            if kk == depth - 1 {
-                // The next tile must have arrived, and everybody be done with this one.
-                copy_wait(stages - 2);
-                barrier();
-                full = select(full == stages - 1, 0, full + 1);
-            }
-            let (next_a, next_b) = read_step(full, (kk + 1) % depth);
-            if kk == 0 {
-                // One tile more than there are, of zeros: reading runs a step ahead.
-                if step + (stages - 1) <= steps {
-                    fetch_step(step + (stages - 1), free);
-                }
-                copy_commit();
-                free = select(free == stages - 1, 0, free + 1);
-            }
-            for (sums, &a) in sums.iter_mut().zip(&a) {
-                for (sum, &b) in sums.iter_mut().zip(&b) {
-                    *sum = a.mul_add(b, *sum);
-                }
-            }
-            (a, b) = (next_a, next_b);
+    let (mut line, mut ahead) = (val(0u32), start + (stages - 1) * depth);
+    for turn in 0..steps * turns {
+        if turn % turns == turns - 1 {
+            // The next tile must have arrived, and everybody be done with the one before: its place is free. After the last tile come
+            // some of zeros, since reading runs ahead.
+            copy_wait(stages - 3);
+            barrier();
+            fetch_tile(ahead, select(line < depth, line + lines, line) - (2 * depth - unrolled));
+            copy_commit();
+            ahead += depth;
         }
+        line = select(line == lines - unrolled, 0, line + unrolled);
+        let (next_a, next_b) = (read_a.at(line), read_b.at(line));
+        let read = |reader: Reader<T>, now: SharedPtr<T>, next: SharedPtr<T>| {
+            move |step: u32, vector: u32| match step {
+                step if step < unrolled => reader.read(now, step, vector),
+                _ => reader.read(next, 0, vector),
+            }
+        };
+        let (from_a, from_b) = (read(read_a, at_a, next_a), read(read_b, at_b, next_b));
+        (sums, a, b) = products.multiply((sums, a, b), unrolled, from_a, from_b);
+        (at_a, at_b) = (next_a, next_b);
     }
 
     let mut output = Output::<T>::declare(&problem, (m, n));
@@ -197,7 +289,7 @@ pub(super) fn simt<T: Number>(
             for j in (0..thread_n).step_by(vector as usize) {
                 let line = |r: u32| (j..j + vector).map(|c| sums[(i + r) as usize][c as usize]).collect();
                 let block: Vec<Vec<Val<T>>> = (0..vector).map(line).collect();
-                let at = (top + row + i / vector * apart_m, left + column + j / vector * apart_n);
+                let at = (top + row + i / vector * read_a.apart, left + column + j / vector * read_b.apart);
                 output.store(batch, at, &block);
             }
         }

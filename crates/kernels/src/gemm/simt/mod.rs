@@ -48,11 +48,16 @@ pub struct Config {
     pub thread_n: u32,
     /// Tiles of each factor in shared memory.
     pub stages: u32,
+    /// Steps of k that the main loop takes at a time.
+    pub unrolled: u32,
     /// Rows of tiles that neighbouring blocks walk through together, for the sake of L2.
     pub group: u32,
     /// Blocks that share the steps of k of a tile.
     pub parts: u32,
 }
+
+/// Steps of k that the main loop takes at a time if nobody says otherwise.
+const UNROLLED: u32 = 2;
 
 /// Threads of a warp along the rows and along the columns of D.
 const LANES: (u32, u32) = (4, 8);
@@ -93,8 +98,9 @@ impl Config {
         let element = self.check_types(problem)?;
         let vector = 16 / element.bytes();
         let warp = (LANES.0 * self.thread_m, LANES.1 * self.thread_n);
-        let all = [self.m, self.n, self.k, self.thread_m, self.thread_n, self.stages, self.group, self.parts];
-        if all.contains(&0) || all[..5].iter().any(|n| !n.is_power_of_two()) {
+        let extents = [self.m, self.n, self.k, self.thread_m, self.thread_n, self.unrolled];
+        let counts = [self.stages, self.group, self.parts];
+        if counts.contains(&0) || extents.iter().any(|n| !n.is_power_of_two()) {
             return Err(self.refuse("extents are powers of two, and nothing is zero"));
         }
         if self.m > 512 || self.n > 512 || self.k > 128 || self.stages > 16 || self.group > 32 {
@@ -127,8 +133,11 @@ impl Config {
                 self.refuse("tiles of 8 steps of k at least, with 16 bytes of each factor for every thread")
             );
         }
-        if self.stages < 2 {
-            return Err(self.refuse("two stages at least, one to fill and one to use"));
+        if self.stages < 3 {
+            return Err(self.refuse("three stages at least: one that is used, the next, and one to fill"));
+        }
+        if self.unrolled > self.k {
+            return Err(self.refuse(format!("{} steps at a time of {}", self.unrolled, self.k)));
         }
         if self.shared_bytes(element) > limits.shared_per_block {
             return Err(self.refuse(format!(
@@ -252,11 +261,11 @@ impl Config {
     #[must_use]
     pub fn candidates(problem: &Problem, gpu: &Gpu) -> Vec<Config> {
         let double = problem.types.accumulate == Element::F64;
-        let shapes: &[[u32; 5]] = if double { &DOUBLE_SHAPES } else { &SHAPES };
+        let shapes: &[[u32; 6]] = if double { &DOUBLE_SHAPES } else { &SHAPES };
         let mut candidates = Vec::new();
-        for &[m, n, k, thread_m, thread_n] in shapes {
-            for stages in [3, 4] {
-                let whole = Config { m, n, k, thread_m, thread_n, stages, group: 8, parts: 1 };
+        for &[m, n, k, thread_m, thread_n, unrolled] in shapes {
+            for stages in [4, 3] {
+                let whole = Config { m, n, k, thread_m, thread_n, stages, unrolled, group: 8, parts: 1 };
                 let tiles = whole.blocks(problem);
                 let steps = u64::from(problem.k.div_ceil(k));
                 let enough = |parts: &u32| {
@@ -274,24 +283,31 @@ impl Config {
     }
 }
 
-/// Tiles worth trying: rows, columns and depth of a block, rows and columns of a thread.
-const SHAPES: [[u32; 5]; 7] = [
-    [256, 128, 16, 16, 8],
-    [128, 256, 16, 8, 16],
-    [256, 128, 8, 16, 8],
-    [128, 128, 16, 8, 8],
-    [128, 128, 8, 8, 8],
-    [64, 128, 16, 8, 8],
-    [64, 64, 16, 8, 4],
+/// Tiles worth trying: rows, columns and depth of a block, rows and columns of a thread, steps at a time. The largest thread tiles read
+/// least, and leave a multiprocessor with eight warps; those of 8x8 let it have sixteen.
+const SHAPES: [[u32; 6]; 9] = [
+    [128, 256, 16, 8, 16, 2],
+    [128, 128, 8, 8, 8, 8],
+    [128, 128, 16, 8, 8, 2],
+    [256, 128, 16, 16, 8, 2],
+    [128, 256, 8, 8, 16, 2],
+    [128, 128, 8, 8, 8, 2],
+    [256, 128, 8, 16, 8, 2],
+    [64, 128, 16, 8, 8, 2],
+    [64, 64, 16, 8, 4, 2],
 ];
 
 /// The same for f64, whose sums take two registers each.
-const DOUBLE_SHAPES: [[u32; 5]; 3] = [[128, 64, 16, 8, 4], [64, 64, 16, 8, 4], [64, 64, 8, 8, 8]];
+const DOUBLE_SHAPES: [[u32; 6]; 3] = [[128, 64, 16, 8, 4, 2], [64, 64, 16, 8, 4, 2], [64, 64, 8, 8, 8, 2]];
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Config { m, n, k, thread_m, thread_n, stages, group, parts } = self;
-        write!(f, "simt {m}x{n}x{k} {thread_m}x{thread_n} s{stages} g{group} p{parts}")
+        let Config { m, n, k, thread_m, thread_n, stages, unrolled, group, parts } = *self;
+        write!(f, "simt {m}x{n}x{k} {thread_m}x{thread_n} s{stages}")?;
+        if unrolled != UNROLLED {
+            write!(f, " u{unrolled}")?;
+        }
+        write!(f, " g{group} p{parts}")
     }
 }
 
@@ -299,20 +315,24 @@ impl FromStr for Config {
     type Err = GemmError;
 
     fn from_str(text: &str) -> Result<Config, GemmError> {
-        let refuse = || GemmError::Config {
-            config: text.to_owned(),
-            reason: "expected a text such as `simt 128x128x16 8x8 s3 g8 p1`".to_owned(),
-        };
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let ["simt", tile, thread, stages, group, parts] = words[..] else { return Err(refuse()) };
         let extents = |text: &str| text.split('x').map(|n| n.parse().ok()).collect::<Option<Vec<u32>>>();
         let number = |text: &str, letter: char| text.strip_prefix(letter).and_then(|n| n.parse().ok());
         let read = || {
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let (unrolled, words) = match words[..] {
+                [a, b, c, d, unrolled, e, f] => (Some(number(unrolled, 'u')?), [a, b, c, d, e, f]),
+                _ => (None, words.try_into().ok()?),
+            };
+            let ["simt", tile, thread, stages, group, parts] = words else { return None };
             let (tile, thread) = (extents(tile)?, extents(thread)?);
             let ([m, n, k], [thread_m, thread_n]) = (tile[..].try_into().ok()?, thread[..].try_into().ok()?);
             let (stages, group, parts) = (number(stages, 's')?, number(group, 'g')?, number(parts, 'p')?);
-            Some(Config { m, n, k, thread_m, thread_n, stages, group, parts })
+            let unrolled = unrolled.unwrap_or(UNROLLED);
+            Some(Config { m, n, k, thread_m, thread_n, stages, unrolled, group, parts })
         };
-        read().ok_or_else(refuse)
+        read().ok_or_else(|| GemmError::Config {
+            config: text.to_owned(),
+            reason: "expected a text such as `simt 128x128x16 8x8 s3 g8 p1`".to_owned(),
+        })
     }
 }
