@@ -17,7 +17,7 @@ use super::problem::{Placement, Problem, Types};
 /// What is known of chips beyond the table of [`Gpu`]s. Rates are for each multiprocessor and clock.
 ///
 /// Fitted to some 3000 times of Hopper kernels on an H200 (56 shapes of Llama's layers, 8 squares, up to 60 configurations each), such that
-/// configurations of one shape come out in the order that was measured; `tests/model.rs` holds the model against what is kept of them.
+/// configurations of one shape come out in the order that was measured; the test `model` of the front crate holds the model against what is kept of them.
 struct Constants {
     /// Bytes between registers or tensor cores and shared memory. Banks give 128; warpgroups' instructions read less than they name.
     shared: f64,
@@ -35,8 +35,9 @@ struct Constants {
     tensor: f64,
     /// How much terms that happen at the same time get in each other's way: they add up as numbers raised to this power do.
     contention: i32,
-    /// Part of the multiprocessors that must ask for data to keep DRAM busy.
+    /// Part of the multiprocessors that must ask for data to keep DRAM busy, in a first round of blocks and in a last one.
     askers: f64,
+    late_askers: f64,
     /// Part of the rate of tensor cores that instructions of warps reach on Hopper, whose full rate takes those of warpgroups (published:
     /// about 62 %).
     warps_on_hopper: f64,
@@ -76,8 +77,9 @@ const CONSTANTS: Constants = Constants {
     tensor: 0.81,
     contention: 4,
     askers: 0.72,
+    late_askers: 0.8,
     warps_on_hopper: 0.62,
-    lanes: 0.9,
+    lanes: 0.76,
     latency: 1440.0,
     launch: 1.6e-6,
     cluster: 0.57e-6,
@@ -271,8 +273,11 @@ impl Prediction {
     pub(super) fn after_copy(self, gpu: &Gpu, name: &'static str, bytes: f64) -> Prediction {
         // A matrix that fits is still in the cache when it is read again, and is written there first.
         let from_cache = bytes / 2.0 < l2(gpu) * CONSTANTS.l2_part;
-        let rate =
-            if from_cache { chip(gpu, CONSTANTS.store) } else { dram(gpu, gpu.multiprocessors.into()) };
+        let rate = if from_cache {
+            chip(gpu, CONSTANTS.store)
+        } else {
+            dram(gpu, gpu.multiprocessors.into(), CONSTANTS.askers)
+        };
         self.with(Counts::Added, name, bytes / rate + CONSTANTS.launch)
     }
 }
@@ -297,9 +302,9 @@ fn chip(gpu: &Gpu, bytes_a_clock: f64) -> f64 {
     bytes_a_clock * gpu.clock * f64::from(gpu.multiprocessors)
 }
 
-/// Bytes of DRAM a second, if so many multiprocessors ask.
-fn dram(gpu: &Gpu, askers: f64) -> f64 {
-    let enough = f64::from(gpu.multiprocessors) * CONSTANTS.askers;
+/// Bytes of DRAM a second, if so many multiprocessors ask and such a part of all is needed.
+fn dram(gpu: &Gpu, askers: f64, needed: f64) -> f64 {
+    let enough = f64::from(gpu.multiprocessors) * needed;
     gpu.dram * CONSTANTS.dram * (askers / enough).min(1.0)
 }
 
@@ -420,8 +425,9 @@ impl Tiled {
         // Rounds that keep all busy, and the last one.
         let last = units % workers;
         let bytes = (read + traffic.results) / units;
-        let dram = bytes * (units - last) / dram(gpu, workers)
-            + if last > 0.0 { bytes * last / dram(gpu, last) } else { 0.0 };
+        let late = if last < units { CONSTANTS.late_askers } else { CONSTANTS.askers };
+        let dram = bytes * (units - last) / dram(gpu, workers, CONSTANTS.askers)
+            + if last > 0.0 { bytes * last / dram(gpu, last, late) } else { 0.0 };
 
         // The end of a tile.
         let d_bytes = width(problem.types.d);
@@ -500,7 +506,11 @@ impl Streamed {
         let reduction =
             if self.parts > 1 { (2.0 + f64::from(self.parts) / 8.0) * CONSTANTS.latency } else { 0.0 };
         Prediction::default()
-            .with(Counts::Together, "DRAM", (traffic.a + traffic.b + traffic.results) / dram(gpu, blocks))
+            .with(
+                Counts::Together,
+                "DRAM",
+                (traffic.a + traffic.b + traffic.results) / dram(gpu, blocks, CONSTANTS.askers),
+            )
             .with(
                 Counts::Together,
                 "arithmetic",
