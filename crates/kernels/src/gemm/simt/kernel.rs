@@ -1,8 +1,8 @@
 //! The kernel: copies some tiles ahead, elements of a step as vectors, sums in registers.
 //!
-//! The main loop is short: [`Config::unrolled`] steps of k, some hundred products. An assembler has little to reorder in it, keeps a row
-//! of products together and finds registers whose banks do not clash, and the loop fits into the first cache of instructions. Of a
-//! whole tile in one piece it makes a worse order, which also differs from one change of the code to the next.
+//! The main loop takes [`Config::unrolled`] steps of k at a time, a row of products after the other. Two steps are some hundred products,
+//! which an assembler keeps in that order with registers whose banks do not clash, and which fit into the first cache of instructions;
+//! a whole tile saves what a loop costs.
 
 use tilewright_lang::prelude::*;
 

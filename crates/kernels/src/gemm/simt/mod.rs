@@ -285,14 +285,13 @@ impl Config {
 
 /// Tiles worth trying: rows, columns and depth of a block, rows and columns of a thread, steps at a time. The largest thread tiles read
 /// least, and leave a multiprocessor with eight warps; those of 8x8 let it have sixteen.
-const SHAPES: [[u32; 6]; 9] = [
+const SHAPES: [[u32; 6]; 8] = [
+    [128, 256, 16, 8, 16, 16],
     [128, 256, 16, 8, 16, 2],
+    [128, 128, 16, 8, 8, 16],
     [128, 128, 8, 8, 8, 8],
-    [128, 128, 16, 8, 8, 2],
     [256, 128, 16, 16, 8, 2],
     [128, 256, 8, 8, 16, 2],
-    [128, 128, 8, 8, 8, 2],
-    [256, 128, 8, 16, 8, 2],
     [64, 128, 16, 8, 8, 2],
     [64, 64, 16, 8, 4, 2],
 ];
