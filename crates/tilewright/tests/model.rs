@@ -33,7 +33,8 @@ fn regrets() -> Vec<(String, f64)> {
     let regret = |entry: Entry| {
         let extents: Vec<u32> = entry.shape.split('x').map(|extent| extent.parse().unwrap()).collect();
         assert_eq!(entry.layout, "tn");
-        let problem = Problem::new(extents[0], extents[1], extents[2], Types::of(entry.dtype.parse().unwrap()));
+        let problem =
+            Problem::new(extents[0], extents[1], extents[2], Types::of(entry.dtype.parse().unwrap()));
         let predicted = |tried: &Tried| {
             let algorithm: Algorithm = tried.algorithm.parse().unwrap();
             algorithm.predict(&problem, gpu).unwrap().seconds()

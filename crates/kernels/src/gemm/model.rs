@@ -398,11 +398,12 @@ impl Tiled {
         let together = CONSTANTS.l2_together * f64::from(gpu.multiprocessors) / busy;
         let l2_rate = CONSTANTS.l2_alone.min(together);
         let pace = if self.split == Split::Stream { CONSTANTS.out_of_step } else { 1.0 };
-        let pace = if self.cooperates { pace * CONSTANTS.cooperation } else { pace };
+        // With one tile each there is nothing to take turns for.
+        let pace = if self.cooperates && units > workers { pace * CONSTANTS.cooperation } else { pace };
         let under_way = f64::from(self.stages.max(1)) * busiest.min(f64::from(self.resident.max(1)));
         let load = |bytes: f64, load: Option<u32>| {
-            // Loads narrower than 4 bytes pass through registers: addresses, bounds, load, merge, store.
-            load.map_or(0.0, |wide| bytes / (32.0 * f64::from(wide)) * if wide < 4 { 6.0 } else { 1.0 })
+            // Loads narrower than 4 bytes pass through registers: addresses, bounds, load, merge, store; and somebody waits for them.
+            load.map_or(0.0, |wide| bytes / (32.0 * f64::from(wide)) * if wide < 4 { 24.0 } else { 1.0 })
         };
         let instructions = load(k * m * a_bytes, self.load[0]) + load(k * n * b_bytes, self.load[1]);
 

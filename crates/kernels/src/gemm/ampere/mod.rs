@@ -301,7 +301,7 @@ impl Config {
         let types = problem.types;
         let bytes = Types::in_memory(types.a).bytes();
         let inners: &[u32] = match (types.a, gpu.arch.number >= 90) {
-            (Element::F64, true) => &[4, 8, 16],
+            (Element::F64, true) => &[8, 4, 16],
             (Element::F64, false) => &[4],
             (Element::TF32, _) => &[8],
             _ if bytes == 1 => &[32],

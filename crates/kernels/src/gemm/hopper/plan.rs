@@ -182,15 +182,16 @@ impl Plan {
         }
     }
 
-    /// Whether parts of tiles that do not have k contiguous are whole lines of 128 bytes, unless they are smaller anyway. Others are read
+    /// Whether parts of tiles that do not have k contiguous are whole lines of 128 bytes, unless tiles are no larger anyway. Others are read
     /// from shared memory with conflicts.
     pub(super) fn loads_whole_lines(&self) -> bool {
         let (a, b) = self.problem.k_major();
-        let whole = |k_major: bool, part: u32| {
-            let bytes = part * self.problem.types.a.bytes();
-            k_major || bytes <= 128 || bytes.is_multiple_of(128)
+        let whole = |k_major: bool, extent: u32, sharing: u32| {
+            let bytes = extent * self.problem.types.a.bytes();
+            k_major || bytes <= 128 || bytes.is_multiple_of(128 * sharing)
         };
-        whole(a, self.config.m / self.config.cluster.1) && whole(b, self.config.n / self.config.cluster.0)
+        let Config { m, n, cluster, .. } = self.config;
+        whole(a, m, cluster.1) && whole(b, n, cluster.0)
     }
 
     /// Bytes of A and B of one step.
