@@ -610,3 +610,51 @@ fn errors_say_what_to_do() {
         assert!(!error.contains('\n'), "{error}");
     }
 }
+
+#[test]
+fn kernels_that_wait_for_those_before_them_may_start_early() {
+    let body = "func @k (%g: ptr<global>) {
+        grid_launch
+        grid_wait
+        %x = load %g : u32
+        store %g, %x
+    }";
+    let hopper = build(body);
+    assert!(hopper.overlaps && count(&hopper, "griddepcontrol.wait") == 1);
+    // Older chips have no such instruction, and start nothing early.
+    let ampere = build_for(Arch::SM_80, body);
+    assert!(!ampere.overlaps && count(&ampere, "griddepcontrol") == 0);
+    // A wait that only some threads come to says nothing about the others.
+    let some = "func @k (%c: bool) {
+        if %c then {
+          grid_wait
+          yield
+        } else {
+          yield
+        }
+    }";
+    assert!(!build(some).overlaps);
+}
+
+#[test]
+fn global_memory_belongs_to_the_kernels_before_until_they_are_waited_for() {
+    let early = |before: &str| {
+        let text =
+            format!("func @k (%g: ptr<global>, %s: ptr<shared>, %c: bool) {{\n{before}\ngrid_wait\n}}");
+        let module = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        verify(&module).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(early("%x = load %s : u32\nstore %s, %x"), [""; 0]);
+    for (before, op) in [
+        ("%x = load %g : u32", "load"),
+        ("if %c then {\n%x = load %g : u32\nyield\n} else {\nyield\n}", "load"),
+        ("cp_async %s, %g bytes(16)", "cp_async"),
+    ] {
+        let problems = early(before);
+        assert!(
+            problems.len() == 1
+                && problems[0].contains(&format!("`{op}` reaches global memory before `grid_wait`")),
+            "{before}: {problems:?}"
+        );
+    }
+}

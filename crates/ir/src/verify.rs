@@ -15,6 +15,7 @@
 //! 12. Constants fit their type.
 //! 13. An accumulator is a place: `accumulator` makes it, and it cannot be carried by loops, chosen by `if` or `select`, passed or returned.
 //! 14. Votes give `bool`, a ballot `u32`; barriers that reduce give `bool`, or `u32` if they count. Alignments are powers of two.
+//! 15. Nothing reaches global memory before a `grid_wait` in the outermost region: who waits may have been started early.
 //!
 //! Not checked here: whether a target has an instruction (the PTX legality table does that), and races, deadlocks and the like (the
 //! simulator does).

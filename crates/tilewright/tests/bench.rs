@@ -248,5 +248,7 @@ fn the_readme_shows_what_was_measured() {
     let advice =
         "run `tilewright bench plot results/h200/gemm.json --out docs/images/gemm.svg --doc README.md`";
     assert_eq!(std::fs::read_to_string(page).unwrap(), README, "{advice}");
+    let drawn = |folder: &Path| std::fs::read_to_string(folder.join(picture)).unwrap();
+    assert!(drawn(folder.path()) == drawn(&root), "the picture is another: {advice}");
     assert!(!README.contains("Not measured yet"), "there are results now");
 }

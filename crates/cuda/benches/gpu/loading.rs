@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use tilewright_compiler::Compiler;
 use tilewright_cuda::{Code, ComputeCapability, Context, DiskCache, Module, Origin};
-use tilewright_hardware::Arch;
-use tilewright_kernels::find;
+use tilewright_hardware::{Element, Gpu};
+use tilewright_kernels::gemm::{Problem, Types, plan};
 
 use crate::measure::{Bar, Entry, MILLISECONDS, Outcome, Settings, Turns, by_turns, times};
 use crate::raw::RawModule;
@@ -52,7 +52,7 @@ pub(crate) fn run(context: &Context, settings: &Settings) -> Outcome<Vec<Entry>>
     ])
 }
 
-/// The matrix product that this device runs.
+/// The kernel that the library multiplies 4096x4096x4096 with on this device.
 struct Gemm {
     name: &'static str,
     ptx: String,
@@ -63,13 +63,17 @@ struct Gemm {
 impl Gemm {
     fn compile(context: &Context) -> Outcome<Gemm> {
         let hopper = ComputeCapability { major: 9, minor: 0 };
-        let (name, arch) = if context.device().compute_capability == hopper {
-            ("gemm_hopper", Arch::SM_90A)
+        let (name, chip) = if context.device().compute_capability == hopper {
+            ("gemm_hopper", "h200")
         } else {
-            ("gemm_ampere", Arch::SM_80)
+            ("gemm_ampere", "a100")
         };
-        let kernel = (find(name).ok_or("the registry has no such kernel")?.stage)()?;
-        let code = Compiler::new(arch).compile(kernel.func())?.code;
+        let gpu = Gpu::named(chip).ok_or("the table of GPUs has no such chip")?;
+        let problem = Problem::new(4096, 4096, 4096, Types::of(Element::BF16));
+        let recipe = plan(&problem, gpu)?.algorithm.recipe(&problem, gpu)?;
+        let launch = recipe.launches.first().ok_or("there is nothing to launch")?;
+        let kernel = (launch.kernel.stage)()?;
+        let code = Compiler::new(gpu.arch).compile(kernel.func())?.code;
         Ok(Gemm {
             name,
             raw_ptx: CString::new(code.text.as_str())?,

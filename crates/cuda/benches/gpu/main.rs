@@ -8,7 +8,6 @@
 mod copies;
 mod graphs;
 mod launches;
-mod linked;
 mod loading;
 mod measure;
 mod objects;
@@ -30,7 +29,6 @@ const SECTIONS: &[(&str, Section)] = &[
     ("objects", objects::run),
     ("copy", copies::run),
     ("load", loading::run),
-    ("run", linked::run),
 ];
 
 /// Switches off the cache that the driver itself has, so that what is called a compilation is one. Read when the driver starts.

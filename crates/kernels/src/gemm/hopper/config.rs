@@ -187,7 +187,13 @@ impl Config {
     #[must_use]
     pub fn candidates(problem: &Problem, gpu: &Gpu) -> Vec<Config> {
         let mut found = Vec::new();
+        // Where larger tiles keep everybody busy for some rounds, small ones move more bytes for nothing.
+        let large = u64::from(problem.m / 128) * u64::from(problem.n / 128) * u64::from(problem.batch)
+            >= 4 * u64::from(gpu.multiprocessors);
         for (m, n, consumers, pace) in tiles(problem) {
+            if large && m == SLAB {
+                continue;
+            }
             for cluster in [(1, 1), (2, 1), (1, 2)] {
                 let fewest = (m * (cluster.0 - 1) + 1, n * (cluster.1 - 1) + 1);
                 if cluster != (1, 1) && (problem.m < fewest.0 || problem.n < fewest.1) {
@@ -348,7 +354,7 @@ mod tests {
             Config::candidates(&problem, h200()).iter().map(ToString::to_string).collect()
         };
         let large = texts(8192, 8192, 8192);
-        for text in ["hopper 128x256x128B c2x1 s4 coop2 m8", "hopper 64x256x128B c1x1 s4 ping2 m8"] {
+        for text in ["hopper 128x256x128B c2x1 s4 coop2 m8", "hopper 128x128x128B c2x1 s6 ping2 m8"] {
             assert!(large.iter().any(|found| found == text), "{text} is not in {large:?}");
         }
         assert!(large.iter().all(|found| !found.contains("split") && !found.contains("stream")));

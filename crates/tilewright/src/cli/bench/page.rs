@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::results::{Results, Row};
+use super::shape::set_of;
 use super::statistics::geometric_mean;
 
 /// The line before the place that results go into.
@@ -58,14 +59,7 @@ struct Group<'a> {
 
 impl<'a> Group<'a> {
     fn of(row: &'a Row) -> Group<'a> {
-        let shape = &row.shape;
-        let kind = match shape {
-            _ if shape.batch > 1 => "batches",
-            _ if shape.pad > 0 => "gaps between lines",
-            _ if shape.m == shape.n && shape.n == shape.k => "squares",
-            _ if shape.m <= 16 => "up to 16 rows",
-            _ => "others",
-        };
+        let kind = set_of(&row.shape).unwrap_or("others");
         Group { dtype: &row.dtype, layout: &row.layout, epilogue: &row.epilogue, kind }
     }
 
@@ -125,18 +119,18 @@ mod tests {
             command: String::new(),
             complete: true,
             entries: vec![
-                row("1000x1000x1000", Some(10.0), Some(2.0)),
-                row("2000x2000x2000", Some(40.0), Some(0.5)),
-                row("8x1000x1000", Some(4.0), None),
-                row("1000x500x1000*4", Some(4.0), Some(1.25)),
-                row("4000x4000x4000", None, None),
+                row("1024x1024x1024", Some(10.0), Some(2.0)),
+                row("2048x2048x2048", Some(40.0), Some(0.5)),
+                row("16x4096x4096", Some(4.0), None),
+                row("1000x500x1000", Some(1.0), Some(1.25)),
+                row("4096x4096x4096", None, None),
             ],
         };
         let page = format!("before\n{MARK}\nold\n{END}\nafter\n");
         let new = replaced(&page, &results, Path::new("x.svg")).unwrap();
-        let table = "| bf16 | tn | none | squares (2) | 200 to 400 | 1.000 | 0.500 |\n\
-                     | bf16 | tn | none | up to 16 rows (1) | 4 | - | - |\n\
-                     | bf16 | tn | none | batches (1) | 1000 | 1.250 | 1.250 |\n\n\
+        let table = "| bf16 | tn | none | squares (2) | 215 to 429 | 1.000 | 0.500 |\n\
+                     | bf16 | tn | none | llama (1) | 134 | - | - |\n\
+                     | bf16 | tn | none | others (1) | 1000 | 1.250 | 1.250 |\n\n\
                      a chip, driver 1.2, 2000-02-29. Times. Above 1 ours is faster; the mean is geometric.\n\n\
                      **1 products failed.**\n\n![Matrix products on a chip](x.svg)\n\n<!-- end -->\nafter\n";
         assert!(

@@ -2,13 +2,15 @@
 //!
 //! A panel shows the products of one type, layout and epilogue. Where their speeds are comparable, the axis is TFLOP/s and a mark shows
 //! the roofline of each product; where they are not (a single row runs at memory speed, hundreds of times below a square), the axis is the
-//! part of the roofline. Numbers stand beside the bars in either case.
+//! part of the roofline. Numbers stand beside the bars in either case. Many products are dots instead: a line for each set of shapes, and
+//! a dot at the ratio of each product.
 //!
 //! The picture is one SVG without scripts; its colours follow the reader's light or dark preference, on a ground of its own.
 
 use std::fmt::Write;
 
 use super::results::{Results, Row};
+use super::shape::set_of;
 use super::statistics::geometric_mean;
 
 const WIDTH: f64 = 860.0;
@@ -25,13 +27,18 @@ const EDGE: f64 = 20.0;
 /// Speeds further apart than this have no common axis.
 const COMPARABLE: f64 = 12.0;
 
+/// More products than this are dots.
+const MANY: usize = 12;
+/// The ratios where the lines of dots begin and end; what lies outside is drawn at the end.
+const DOTS: (f64, f64) = (0.5, 4.0);
+
 /// Plain colours, and others for the dark: variables would be shorter, but few programs other than browsers know them.
 const STYLE: &str = "\
 .ground { fill: #ffffff; } text { fill: #1f2328; } .faint { fill: #656d76; } .line { stroke: #d8dee4; }
-.ours { fill: #1a7f64; } .peer { fill: #a8b1bb; } .roof { stroke: #bc4c00; stroke-width: 2; } .bold { font-weight: 600; }
+.dot { fill: #1a7f64; fill-opacity: 0.45; } .ours { fill: #1a7f64; } .peer { fill: #a8b1bb; } .roof { stroke: #bc4c00; stroke-width: 2; } .bold { font-weight: 600; }
 @media (prefers-color-scheme: dark) {
 .ground { fill: #0d1117; } text { fill: #e6edf3; } .faint { fill: #8d96a0; } .line { stroke: #30363d; }
-.ours { fill: #3fb68f; } .peer { fill: #6e7781; } .roof { stroke: #f0883e; }
+.dot { fill: #3fb68f; } .ours { fill: #3fb68f; } .peer { fill: #6e7781; } .roof { stroke: #f0883e; }
 }
 ";
 
@@ -169,10 +176,62 @@ impl Panel<'_> {
 
     #[allow(clippy::cast_precision_loss, reason = "some hundred rows")]
     fn height(&self) -> f64 {
-        PANEL_HEAD + PITCH * self.rows.len() as f64 + PANEL_FOOT
+        let lines = self.sets().map_or(self.rows.len(), |sets| sets.len());
+        PANEL_HEAD + PITCH * lines as f64 + PANEL_FOOT
+    }
+
+    /// Ratios by the set of the shape, if there are too many products for bars.
+    fn sets(&self) -> Option<Vec<(&'static str, Vec<f64>)>> {
+        if self.rows.len() <= MANY {
+            return None;
+        }
+        let mut sets: Vec<(&'static str, Vec<f64>)> = Vec::new();
+        for row in &self.rows {
+            let (name, ratio) = (set_of(&row.shape).unwrap_or("others"), row.ratio?);
+            match sets.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, ratios)) => ratios.push(ratio),
+                None => sets.push((name, vec![ratio])),
+            }
+        }
+        Some(sets)
+    }
+
+    /// A line of dots for each set.
+    fn draw_dots(&self, svg: &mut Svg, top: f64, sets: &[(&'static str, Vec<f64>)]) {
+        let (low, high) = DOTS;
+        let x = |ratio: f64| LEFT + LENGTH * (ratio.clamp(low, high) / low).ln() / (high / low).ln();
+        let (first, bottom) = (top + PANEL_HEAD, top + self.height() - PANEL_FOOT);
+        svg.text(EDGE, top + 20.0, 13.0, "bold", "start", &self.title);
+        for ratio in [0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0] {
+            let class = if ratio == 1.0 { "roof" } else { "line" };
+            svg.line(class, (x(ratio), first - 4.0), (x(ratio), bottom));
+            svg.text(x(ratio), bottom + 14.0, 10.0, "faint", "middle", &short(ratio));
+        }
+        svg.text(
+            LEFT,
+            bottom + 28.0,
+            10.0,
+            "faint",
+            "start",
+            "the peer's time over ours, a dot for each product",
+        );
+        let mut y = first + PITCH / 2.0 - 2.0;
+        for (name, ratios) in sets {
+            svg.text(LEFT - 10.0, y + 4.0, 12.0, "", "end", &format!("{name} ({})", ratios.len()));
+            ratios.iter().for_each(|ratio| svg.dot(x(*ratio), y));
+            let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+            if let Some(mean) = geometric_mean(ratios.iter().copied()) {
+                let text = format!("mean {mean:.3}, least {least:.3}");
+                svg.text(WIDTH - EDGE, y + 4.0, 12.0, "bold", "end", &text);
+            }
+            y += PITCH;
+        }
     }
 
     fn draw(&self, svg: &mut Svg, top: f64) {
+        if let Some(sets) = self.sets() {
+            return self.draw_dots(svg, top, &sets);
+        }
         let axis = Axis::of(self);
         let bottom = top + self.height() - PANEL_FOOT;
         let first = top + PANEL_HEAD;
@@ -220,6 +279,10 @@ impl Svg {
             "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\">{}</text>",
             escape(text)
         );
+    }
+
+    fn dot(&mut self, x: f64, y: f64) {
+        let _ = writeln!(self.text, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
     }
 
     fn bar(&mut self, class: &str, y: f64, length: f64) {

@@ -120,6 +120,11 @@ pub(super) fn set(name: &str) -> Result<Vec<Shape>, String> {
     })
 }
 
+/// The first set that has this shape, by name.
+pub(super) fn set_of(shape: &Shape) -> Option<&'static str> {
+    SETS.iter().find(|set| (set.shapes)().contains(shape)).map(|set| set.name)
+}
+
 fn squares() -> Vec<Shape> {
     [1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384].map(|n| Shape::new(n, n, n)).to_vec()
 }
