@@ -8,7 +8,9 @@ use Storage::{ColumnMajor, RowMajor};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tilewright_compiler::Compiler;
 use tilewright_hardware::{Arch, Element, Gpu};
-use tilewright_kernels::gemm::{Placement, Problem, Recipe, Side, Storage, Types, gemv, repack, simt};
+use tilewright_kernels::gemm::{
+    Contiguous, Placement, Problem, Recipe, Side, Storage, Types, gemv, repack, simt,
+};
 use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE};
 
 fn main() -> ExitCode {
@@ -106,7 +108,7 @@ fn cases() -> Vec<Case> {
                 for leading in [4096, 4097] {
                     let mut problem = stored(64, 4096, 4096, element, RowMajor, b);
                     problem.b.leading = leading;
-                    let launches = repack(&problem, Side::B, 0).launch.into_iter().collect();
+                    let launches = repack(&problem, Side::B, Contiguous::K, 0).launch.into_iter().collect();
                     let recipe = Recipe { launches, ..Recipe::default() };
                     cases.push(Case {
                         name: format!("repack {element} {b:?} {leading}"),

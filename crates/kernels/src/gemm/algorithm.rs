@@ -15,7 +15,7 @@ use super::factor::Side;
 use super::model::{Prediction, Work, predict};
 use super::problem::Problem;
 use super::recipe::{Binding, MapBinding, Operand, Recipe};
-use super::repack::repack;
+use super::repack::{Contiguous, repack};
 use super::{GemmError, ampere, gemv, hopper, simt};
 
 macro_rules! families {
@@ -105,6 +105,17 @@ families! {
     Simt = simt,
     /// Few rows: one pass over the other factor.
     Gemv = gemv,
+}
+
+impl KernelConfig {
+    /// How it likes factors to lie: copies of them do.
+    #[must_use]
+    pub fn contiguous(&self) -> Contiguous {
+        match self {
+            KernelConfig::Simt(_) => Contiguous::Rows,
+            _ => Contiguous::K,
+        }
+    }
 }
 
 /// One way to compute a product.
@@ -197,7 +208,7 @@ impl Algorithm {
         let turned = if self.transposed { problem.transposed() } else { problem.clone() };
         let mut copies = Vec::new();
         for side in self.copied() {
-            let copy = repack(&turned, side, recipe.workspace);
+            let copy = repack(&turned, side, self.kernel.contiguous(), recipe.workspace);
             recipe.workspace += copy.bytes;
             recipe.launches = recipe.launches.into_iter().map(|launch| copy.redirect(launch)).collect();
             copies.extend(copy.launch);
@@ -246,7 +257,7 @@ impl Algorithm {
 
     /// The problem as the kernel sees it.
     fn seen(&self, problem: &Problem) -> Problem {
-        seen(problem, self.transposed, self.repack_a, self.repack_b)
+        seen(problem, self.transposed, (self.repack_a, self.repack_b), self.kernel.contiguous())
     }
 
     /// The factors that are copied.
@@ -260,9 +271,15 @@ fn sides(a: bool, b: bool) -> impl Iterator<Item = Side> {
 }
 
 /// A problem as a kernel sees it.
-pub(super) fn seen(problem: &Problem, transposed: bool, repack_a: bool, repack_b: bool) -> Problem {
+pub(super) fn seen(
+    problem: &Problem,
+    transposed: bool,
+    (repack_a, repack_b): (bool, bool),
+    contiguous: Contiguous,
+) -> Problem {
     let turned = if transposed { problem.transposed() } else { problem.clone() };
-    sides(repack_a, repack_b).fold(turned, |problem, side| repack(&problem, side, 0).replace(&problem))
+    let copied = |problem: Problem, side| repack(&problem, side, contiguous, 0).replace(&problem);
+    sides(repack_a, repack_b).fold(turned, copied)
 }
 
 /// Has a kernel read the other factor.

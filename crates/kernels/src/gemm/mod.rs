@@ -40,4 +40,4 @@ pub use factor::Side;
 pub use plan::{Candidate, ShapeClass, candidates, plan};
 pub use problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
 pub use recipe::{Binding, KernelSource, Launch, MapBinding, Operand, Recipe, Stage};
-pub use repack::{Repacked, repack};
+pub use repack::{Contiguous, Repacked, repack};

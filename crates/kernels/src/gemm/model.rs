@@ -43,6 +43,8 @@ struct Constants {
     warps_on_hopper: f64,
     /// Part of the peak of f32 and f64 lanes that main loops reach; the rest are loads and addresses.
     lanes: f64,
+    /// Clocks that a load of a warp takes from multiplications of lanes (f32, 4096 cubed: both factors by 4 bytes cost 8 %).
+    load_turns: f64,
     /// Clocks from a request of memory to its arrival, under load.
     latency: f64,
     /// Seconds from the end of one kernel to the first instruction of the next in a stream.
@@ -79,7 +81,8 @@ const CONSTANTS: Constants = Constants {
     askers: 0.72,
     late_askers: 0.8,
     warps_on_hopper: 0.62,
-    lanes: 0.76,
+    lanes: 0.78,
+    load_turns: 1.2,
     latency: 1440.0,
     launch: 1.6e-6,
     cluster: 0.57e-6,
@@ -406,6 +409,11 @@ impl Tiled {
             load.map_or(0.0, |wide| bytes / (32.0 * f64::from(wide)) * if wide < 4 { 24.0 } else { 1.0 })
         };
         let instructions = load(k * m * a_bytes, self.load[0]) + load(k * n * b_bytes, self.load[1]);
+        // Loads take the turns of multiplications that are instructions of lanes themselves.
+        let multiply = match self.unit {
+            Unit::Floats | Unit::Doubles => multiply + CONSTANTS.load_turns * instructions,
+            Unit::Tensor(_) | Unit::Warps(_) => multiply,
+        };
 
         // Beyond the tile.
         let traffic = Traffic::of(problem);

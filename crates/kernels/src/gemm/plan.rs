@@ -5,8 +5,10 @@ use tilewright_hardware::{Element, Gpu};
 use super::GemmError;
 use super::algorithm::{Algorithm, KernelConfig, seen};
 use super::epilogue::Epilogue;
+use super::factor::Side;
 use super::model::Prediction;
 use super::problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
+use super::repack::Contiguous;
 
 /// An algorithm that computes a problem, and what the model thinks of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,13 +27,17 @@ pub fn candidates(problem: &Problem, gpu: &Gpu) -> Result<Vec<Candidate>, GemmEr
     problem.check()?;
     let mut all: Vec<Candidate> = Vec::new();
     for transposed in [false, true] {
-        for (repack_a, repack_b) in copies(problem, transposed) {
+        for (repack_a, repack_b, contiguous) in copies(problem, transposed) {
             // Seen from the other side, some epilogues cannot be computed.
-            let inner = seen(problem, transposed, repack_a, repack_b);
+            let inner = seen(problem, transposed, (repack_a, repack_b), contiguous);
             if inner.check().is_err() {
                 continue;
             }
+            let as_it_lies = !repack_a && !repack_b;
             for kernel in KernelConfig::candidates(&inner, gpu) {
+                if !as_it_lies && kernel.contiguous() != contiguous {
+                    continue;
+                }
                 let algorithm = Algorithm { transposed, repack_a, repack_b, kernel };
                 let predicted = algorithm.predict_seen(&inner, gpu);
                 all.push(Candidate { algorithm, predicted });
@@ -67,30 +73,31 @@ fn unknown(problem: &Problem, gpu: &Gpu) -> GemmError {
     }
 }
 
-/// Which factors it may pay to copy first: those that the fastest kernels cannot read as they lie.
-fn copies(problem: &Problem, transposed: bool) -> Vec<(bool, bool)> {
-    let (a, b) = if transposed {
-        (
-            awkward(&problem.b.transposed(), problem.types.b, Storage::RowMajor, problem.batch),
-            awkward(&problem.a.transposed(), problem.types.a, Storage::ColumnMajor, problem.batch),
-        )
-    } else {
-        (
-            awkward(&problem.a, problem.types.a, Storage::RowMajor, problem.batch),
-            awkward(&problem.b, problem.types.b, Storage::ColumnMajor, problem.batch),
-        )
-    };
-    let mut all = vec![(false, false)];
-    all.extend(
-        [(true, false), (false, true), (true, true)].into_iter().filter(|&(x, y)| (a || !x) && (b || !y)),
-    );
+/// Which factors it may pay to copy first, and how copies lie: those that the fastest kernels cannot read as they are.
+fn copies(problem: &Problem, transposed: bool) -> Vec<(bool, bool, Contiguous)> {
+    let turned = if transposed { problem.transposed() } else { problem.clone() };
+    let mut all = vec![(false, false, Contiguous::K)];
+    for contiguous in [Contiguous::K, Contiguous::Rows] {
+        let awkward = [Side::A, Side::B].map(|side| awkward(&turned, side, contiguous));
+        let pairs = [(true, false), (false, true), (true, true)].into_iter();
+        let some = pairs.filter(|&(a, b)| (awkward[0] || !a) && (awkward[1] || !b));
+        all.extend(some.map(|(a, b)| (a, b, contiguous)));
+    }
     all
 }
 
-/// Tensor cores of Hopper read 16-bit types either way, others with k contiguous; the copy engine wants multiples of 16 bytes.
-fn awkward(placement: &Placement, element: Element, k_contiguous: Storage, batch: u32) -> bool {
-    let readable = element.bytes() == 2 || placement.storage == k_contiguous;
-    !readable || !placement.suits_copy_engine(element, batch)
+/// Tensor cores of Hopper read 16-bit types either way, others with k contiguous; the copy engine wants multiples of 16 bytes. CUDA cores
+/// turn what has k contiguous element by element.
+fn awkward(problem: &Problem, side: Side, contiguous: Contiguous) -> bool {
+    let (placement, element) = (side.placement(problem), side.element(problem));
+    let k_major = side.is_k_major(problem);
+    match contiguous {
+        Contiguous::K => {
+            let readable = element.bytes() == 2 || k_major;
+            !readable || !placement.suits_copy_engine(element, problem.batch)
+        }
+        Contiguous::Rows => matches!(element, Element::F32 | Element::F64) && k_major,
+    }
 }
 
 /// Problems that one algorithm suits: the key of a cache of plans.
@@ -188,6 +195,18 @@ mod tests {
             assert!(streams || candidate.algorithm.transposed, "{m}: {}", candidate.algorithm);
             assert!(blocks(&problem, &candidate) >= 96, "{m}: {}", candidate.algorithm);
         }
+    }
+
+    #[test]
+    fn large_factors_are_turned_for_the_cuda_cores() {
+        let f32 = |n: u32| best(&Problem::new(n, n, n, Types::of(Element::F32))).algorithm;
+        let large = f32(4096);
+        assert!(
+            matches!(large.kernel, KernelConfig::Simt(_)) && (large.repack_a || large.repack_b),
+            "{large}"
+        );
+        let small = f32(512);
+        assert!(!small.repack_a && !small.repack_b, "{small}");
     }
 
     #[test]

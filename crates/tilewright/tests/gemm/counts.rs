@@ -5,7 +5,7 @@ use tilewright::device::{Device, Options};
 use tilewright::gemm::{Operands, Prepared};
 use tilewright::hardware::{Element, Gpu};
 use tilewright::kernels::gemm::{
-    Launch, Operand, Placement, Problem, Recipe, Side, Storage, Types, gemv, repack, simt,
+    Contiguous, Launch, Operand, Placement, Problem, Recipe, Side, Storage, Types, gemv, repack, simt,
 };
 use tilewright_sim::Counts;
 use tilewright_sim::count::SiteRow;
@@ -63,7 +63,7 @@ fn the_cuda_cores_read_and_turn_factors_without_bank_conflicts() {
 fn copies_turn_factors_without_bank_conflicts() {
     for element in [Element::E4M3, Element::BF16, Element::F32, Element::F64] {
         let problem = stored(8, 128, 128, element, RowMajor, RowMajor);
-        let copy = repack(&problem, Side::B, 0);
+        let copy = repack(&problem, Side::B, Contiguous::K, 0);
         let launches: Vec<Launch> = copy.launch.into_iter().collect();
         let counts = count(&problem, &Recipe { launches, workspace: copy.bytes, zeroed: 0 });
         assert_eq!(counts.shared.conflicts, 0, "{element}: {}", sites(&counts));

@@ -1,10 +1,10 @@
-//! Copies of factors with k contiguous.
+//! Copies of factors with k contiguous, or their rows.
 
 use tilewright::device::{Device, DynBuffer};
 use tilewright::gemm::{Operands, Prepared};
 use tilewright::hardware::{Element, Gpu};
 use tilewright::kernels::gemm::{
-    Batching, Operand, Placement, Problem, Recipe, Repacked, Side, Storage, Types, repack, simt,
+    Batching, Contiguous, Operand, Placement, Problem, Recipe, Repacked, Side, Storage, Types, repack, simt,
 };
 
 use super::common::Case;
@@ -14,9 +14,15 @@ fn pattern(i: usize) -> u8 {
     u8::try_from((i * 37 + i / 251) % 255).unwrap() + 1
 }
 
-/// Copies a factor in the simulator, and compares every element and all padding.
+/// Copies a factor both ways in the simulator, and compares every element and all padding.
 fn check(problem: &Problem, side: Side) {
-    let copy = repack(problem, side, 40);
+    for contiguous in [Contiguous::K, Contiguous::Rows] {
+        check_copy(problem, side, contiguous);
+    }
+}
+
+fn check_copy(problem: &Problem, side: Side, contiguous: Contiguous) {
+    let copy = repack(problem, side, contiguous, 40);
     let bytes = side.element(problem).bytes() as usize;
     let (rows, k) = (side.rows(problem) as usize, problem.k as usize);
     let from = *side.placement(problem);
@@ -65,18 +71,20 @@ fn check(problem: &Problem, side: Side) {
                 usize::try_from(u64::from_le_bytes(entry) - base).unwrap()
             }
         };
-        for row in 0..rows {
+        let (lines, length) = if contiguous == Contiguous::K { (rows, k) } else { (k, rows) };
+        for line in 0..lines {
             for i in 0..pitch {
-                let at = first + (row * pitch + i) * bytes;
-                let expected: Vec<u8> = if i < k {
-                    source[index(member, row, i) * bytes..][..bytes].to_vec()
+                let at = first + (line * pitch + i) * bytes;
+                let (row, step) = if contiguous == Contiguous::K { (line, i) } else { (i, line) };
+                let expected: Vec<u8> = if i < length {
+                    source[index(member, row, step) * bytes..][..bytes].to_vec()
                 } else {
                     vec![0; bytes]
                 };
                 assert_eq!(
                     found[at..at + bytes],
                     expected,
-                    "member {member}, row {row}, step {i}; {problem:?}"
+                    "{contiguous:?}: member {member}, row {row}, step {step}; {problem:?}"
                 );
             }
         }
@@ -112,7 +120,7 @@ fn accesses_are_as_wide_as_the_source_allows() {
     ] {
         let mut problem = Problem::new(96, 8, 64, Types::of(element));
         problem.a = Placement { leading, alignment, ..Placement::dense(Storage::ColumnMajor, 96, 64) };
-        let launch = repack(&problem, Side::A, 0).launch.unwrap();
+        let launch = repack(&problem, Side::A, Contiguous::K, 0).launch.unwrap();
         assert!(launch.kernel.key.contains(&format!(" w{width} ")), "{}", launch.kernel.key);
         check(&problem, Side::A);
     }
@@ -133,18 +141,23 @@ fn batches_by_stride_and_by_pointers() {
 fn a_factor_that_all_members_share_is_copied_once() {
     let mut problem = problem(Element::BF16, Storage::RowMajor, 70);
     (problem.batch, problem.b.batch_stride) = (5, 0);
-    let copy = repack(&problem, Side::B, 0);
+    let copy = repack(&problem, Side::B, Contiguous::K, 0);
     assert_eq!((copy.placement.batch_stride, copy.bytes), (0, 70 * 88 * 2));
 }
 
 #[test]
 fn a_product_reads_the_copies() {
-    for batching in [Batching::Strided, Batching::Pointers] {
+    for (batching, contiguous) in [
+        (Batching::Strided, Contiguous::K),
+        (Batching::Strided, Contiguous::Rows),
+        (Batching::Pointers, Contiguous::K),
+        (Batching::Pointers, Contiguous::Rows),
+    ] {
         let mut problem = Problem::new(20, 30, 13, Types::of(Element::F32));
         (problem.batch, problem.batching) = (2, batching);
         problem.b = Placement::dense(Storage::RowMajor, 13, 30);
-        let a = repack(&problem, Side::A, 0);
-        let b = repack(&problem, Side::B, a.bytes);
+        let a = repack(&problem, Side::A, contiguous, 0);
+        let b = repack(&problem, Side::B, contiguous, a.bytes);
         let copied = b.replace(&a.replace(&problem));
         let config: simt::Config = "simt 64x32x8 8x4 s3 g2 p1".parse().unwrap();
         let inner = config.recipe(&copied, Gpu::named("h200").unwrap()).unwrap();
@@ -158,6 +171,6 @@ fn a_product_reads_the_copies() {
 
 #[test]
 fn empty_factors_need_no_copy() {
-    let copy = repack(&Problem::new(0, 3, 4, Types::of(Element::BF16)), Side::A, 0);
+    let copy = repack(&Problem::new(0, 3, 4, Types::of(Element::BF16)), Side::A, Contiguous::K, 0);
     assert!(copy.launch.is_none() && copy.bytes == 0);
 }
