@@ -385,7 +385,7 @@ pub(super) fn gemv<W: Element, X: Element, C: Number, R: Number>(
     config: Config,
     shape: Shape,
 ) {
-    overlap_grids();
+    grid_wait();
     let Config { tiles, warps, stages, .. } = config;
     let columns = shape.columns * tiles;
     let depth = shape.step();
@@ -452,6 +452,9 @@ pub(super) fn gemv<W: Element, X: Element, C: Number, R: Number>(
             multiply(shape, &weights, &inputs, &mut sums);
         }
     }
+
+    // Now, and not at the start, where it would cost registers; nobody could begin before this block has loaded most anyway.
+    grid_launch_dependents();
 
     // The warps' sums, added from the first to the last, four neighbours a thread. Rows are four elements further apart than they are
     // long, so that lanes of a fragment hit different banks.
