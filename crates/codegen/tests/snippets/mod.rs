@@ -677,7 +677,7 @@ fn rest(t: &mut Table) {
     for (register, ty) in [("clock", "u32"), ("clock64", "u64"), ("globaltimer", "u64")] {
         t.add(ALL, register, &format!("%a = clock reg({register}) : {ty}\nstore %g, %a"));
     }
-    t.add(HOPPER, "grids", "grid_wait\ngrid_launch");
+    t.add(ALL, "grids", "grid_wait\ngrid_launch");
     t.add(ALL, "sleep", "sleep %n\n%k = const value(100) : u32\nsleep %k");
     t.add(ALL, "assert", "assert %c text(\"a \\\"message\\\" é\")\ntrace text(\"\")\n%k = const value(7) : u32\ntrace %n, %v, %c, %k text(\"n = {} {} {} {}\")");
 }
