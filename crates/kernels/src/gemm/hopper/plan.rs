@@ -106,7 +106,9 @@ impl Plan {
     /// Two consumers: 24 + 2 * 240 or 40 + 2 * 232 registers fill the file. With the former the loader has fewer than its address
     /// arithmetic likes, so it is for sums that fit in no other way.
     pub(super) fn registers(&self) -> Option<(u32, u32)> {
-        if self.sum_registers() + self.result_registers() <= self.even_registers() {
+        // Elements of C that wait for their sums.
+        let c = if self.output.stages_c() { 16 } else { 0 };
+        if self.sum_registers() + self.result_registers() + c <= self.even_registers() {
             return None;
         }
         match self.config.consumers {
