@@ -17,7 +17,8 @@ use super::problem::{Placement, Problem, Types};
 /// What is known of chips beyond the table of [`Gpu`]s. Rates are for each multiprocessor and clock.
 ///
 /// Fitted to some 3000 times of Hopper kernels on an H200 (56 shapes of Llama's layers, 8 squares, up to 60 configurations each), such that
-/// configurations of one shape come out in the order that was measured; the test `model` of the front crate holds the model against what is kept of them.
+/// configurations of one shape come out in the order that was measured. What that data cannot tell (`late_askers`, `out_of_step`,
+/// `across_lines`, `cooperation`, `load_turns`, `lanes`, `l1`) was set by single comparisons on the same chip; the test `model` of the front crate holds the model against what is kept of them.
 struct Constants {
     /// Bytes between registers or tensor cores and shared memory. Banks give 128; warpgroups' instructions read less than they name.
     shared: f64,
