@@ -3,6 +3,7 @@
 use tilewright_ir::{Constant, Index, Op, Opcode as Ir};
 use tilewright_ptx::Modifier as M;
 
+use crate::CodegenError;
 use crate::emit::{Emitter, Lowered};
 use crate::registers::{Word, Words};
 
@@ -120,6 +121,17 @@ impl Emitter<'_> {
             Ir::AccWrite => self.acc_write(data),
             Ir::Descriptor => self.descriptor(data),
 
+            Ir::Splat
+            | Ir::Iota
+            | Ir::Broadcast
+            | Ir::Reshape
+            | Ir::Transpose
+            | Ir::Cat
+            | Ir::Part
+            | Ir::Item => Err(self.of_tiles()),
+            Ir::Map | Ir::TileReduce | Ir::TileScan | Ir::Dot => Err(self.of_tiles()),
+            Ir::TileLoad | Ir::TileStore | Ir::Gather | Ir::Scatter | Ir::TileAtomic => Err(self.of_tiles()),
+
             Ir::GridWait => self.grid(M::Wait),
             Ir::GridLaunch => self.grid(M::LaunchDependents),
             Ir::Special | Ir::Clock => self.special(data),
@@ -128,5 +140,9 @@ impl Emitter<'_> {
             Ir::Assert => self.assert(data),
             Ir::Trace => self.trace(data),
         }
+    }
+
+    fn of_tiles(&self) -> CodegenError {
+        self.unsupported("is of the tile level; lower the function to threads first")
     }
 }

@@ -95,6 +95,8 @@ pub(crate) fn shape(ty: Type) -> (Width, usize) {
         }
         Type::Pointer(space) if space.bits() == 32 => (Width::B32, 1),
         Type::Pointer(_) | Type::TensorMap => (Width::B64, 1),
+        // Lowered before; whoever meets one is refused by its op.
+        Type::Tile(..) => (Width::B32, 0),
     }
 }
 

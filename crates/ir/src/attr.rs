@@ -8,6 +8,8 @@ use std::fmt;
 
 use tilewright_hardware::Element;
 
+use crate::types::Shape;
+
 /// A typed attribute and its encoding in a word.
 pub trait Attribute: Copy + Sized {
     /// Which attribute this is.
@@ -137,6 +139,7 @@ macro_rules! attributes {
                     AttrKind::Flags => write!(f, "{}", Flags::decode(word)),
                     AttrKind::Mma => write!(f, "{}", Mma::decode(word)),
                     AttrKind::Warps => { let w = Warps::decode(word); write!(f, "{}..{}", w.start, w.end) }
+                    AttrKind::Axes => write!(f, "{}", Axes::decode(word)),
                     AttrKind::Element => write!(f, "{}", Element::decode(word)),
                     AttrKind::Text => Ok(()),
                 }
@@ -155,6 +158,7 @@ macro_rules! attributes {
                         let (start, end) = text.split_once("..")?;
                         Some(Warps { start: start.parse().ok()?, end: end.parse().ok()? }.encode())
                     }
+                    AttrKind::Axes => text.parse::<Axes>().ok().map(Axes::encode),
                     AttrKind::Element => text.parse::<Element>().ok().map(Attribute::encode),
                     AttrKind::Text => None,
                 }
@@ -320,6 +324,8 @@ attributes! {
         Registers "registers" (u32)
         /// The lanes that a shuffle treats as one segment.
         Width "width" (u8)
+        /// A dimension of a tile, counted from the outermost.
+        Axis "axis" (u8)
     }
     others {
         /// The value of a constant: the bits of its element, zero- or sign-extended.
@@ -330,6 +336,8 @@ attributes! {
         Mma "mma"
         /// [`Warps`].
         Warps "warps"
+        /// [`Axes`].
+        Axes "axes"
         /// An element type.
         Element "element"
         /// A name or a message.
@@ -419,6 +427,10 @@ flags! {
     UNIFORM = 20 "uniform"
     /// Give the position as a shift amount that brings the bit to the top.
     SHIFT_AMOUNT = 21 "shiftamt"
+    /// From the last element to the first.
+    REVERSE = 22 "reverse"
+    /// Factors may be rounded to tf32 on the way into the tensor core.
+    TF32 = 23 "tf32"
 }
 
 impl Flags {
@@ -569,5 +581,82 @@ impl Attribute for Warps {
     fn decode(word: u64) -> Warps {
         let half = |shift: u32| u16::try_from((word >> shift) & 0xffff).unwrap_or(0);
         Warps { start: half(0), end: half(16) }
+    }
+}
+
+/// Which axis of its operand each axis of a result is. Written `1,0`.
+///
+/// ```
+/// use tilewright_ir::Axes;
+/// let transpose = Axes::new(&[1, 0]).expect("a permutation");
+/// assert_eq!((transpose.to_string(), transpose.inverse()), ("1,0".to_owned(), transpose));
+/// assert!(Axes::new(&[0, 0]).is_none());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Axes {
+    rank: u8,
+    axes: [u8; Shape::MAX_RANK],
+}
+
+impl Axes {
+    /// The permutation; none if an axis is missing.
+    #[must_use]
+    pub fn new(axes: &[u8]) -> Option<Axes> {
+        let rank = u8::try_from(axes.len()).ok().filter(|_| axes.len() <= Shape::MAX_RANK)?;
+        let mut all = [0; Shape::MAX_RANK];
+        all[..axes.len()].copy_from_slice(axes);
+        (0..rank).all(|axis| axes.contains(&axis)).then_some(Axes { rank, axes: all })
+    }
+
+    /// The axes of the operand, in the order of the result.
+    #[must_use]
+    pub fn axes(&self) -> &[u8] {
+        &self.axes[..usize::from(self.rank)]
+    }
+
+    /// The permutation that undoes this one.
+    #[must_use]
+    pub fn inverse(&self) -> Axes {
+        let mut inverse = *self;
+        for (to, from) in (0u8..).zip(self.axes()) {
+            inverse.axes[usize::from(*from)] = to;
+        }
+        inverse
+    }
+}
+
+impl Attribute for Axes {
+    const KIND: AttrKind = AttrKind::Axes;
+    fn encode(self) -> u64 {
+        self.axes().iter().rev().fold(1, |word, &axis| word << 8 | u64::from(axis))
+    }
+    fn decode(word: u64) -> Axes {
+        let mut axes = Axes { rank: 0, axes: [0; Shape::MAX_RANK] };
+        let mut rest = word;
+        while rest > 1 && usize::from(axes.rank) < Shape::MAX_RANK {
+            axes.axes[usize::from(axes.rank)] = u8::try_from(rest & 0xff).unwrap_or(0);
+            axes.rank += 1;
+            rest >>= 8;
+        }
+        axes
+    }
+}
+
+impl fmt::Display for Axes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, axis) in self.axes().iter().enumerate() {
+            write!(f, "{}{axis}", if i > 0 { "," } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::str::FromStr for Axes {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Axes, ()> {
+        let axes: Vec<u8> =
+            text.split(',').map(|a| a.trim().parse().map_err(|_| ())).collect::<Result<_, _>>()?;
+        Axes::new(&axes).ok_or(())
     }
 }

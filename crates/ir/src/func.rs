@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::attr::{Attr, AttrKind, AttrValue, Attribute, Flags};
 use crate::loc::{Loc, Locations};
-use crate::table::{OpInfo, Opcode};
+use crate::table::{Group, OpInfo, Opcode};
 use crate::types::Type;
 
 macro_rules! entity {
@@ -150,7 +150,7 @@ pub struct RegionData {
 pub struct Param {
     /// Its name.
     pub name: String,
-    /// For pointers: the alignment in bytes that the caller promises; 0 if none.
+    /// What the caller promises: for pointers an alignment in bytes, for integers a number that they are a multiple of; 0 if nothing.
     pub align: u32,
 }
 
@@ -220,6 +220,12 @@ impl Func {
     #[must_use]
     pub fn waits_for_grids(&self) -> bool {
         self.region(self.body()).ops.iter().any(|&op| self.op(op).code == Opcode::GridWait)
+    }
+
+    /// Whether the function works on tiles: it says what a whole program does, and must be lowered to threads before it can run.
+    #[must_use]
+    pub fn is_tile_level(&self) -> bool {
+        self.walk().into_iter().any(|op| self.op(op).info().group == Group::Program)
     }
 
     /// Adds a parameter.

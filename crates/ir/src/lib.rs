@@ -54,7 +54,7 @@ pub use parse::parse;
 pub use print::PrintOptions;
 pub use table::{Access, AccessKind, Group, OpInfo, Opcode, Proxy};
 pub use tilewright_hardware::Element;
-pub use types::{Space, Type};
+pub use types::{Shape, Space, Type};
 pub use verify::{canonical, verify};
 
 /// What can go wrong when text becomes IR.

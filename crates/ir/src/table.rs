@@ -62,6 +62,12 @@ pub enum Class {
     MatrixOperand,
     /// An accumulator.
     Accumulator,
+    /// Any tile.
+    Tile,
+    /// A tile of these elements.
+    TileOf(Element),
+    /// A tile of integers, 32 or 64 bits wide: distances from a pointer, in elements.
+    Distances,
 }
 
 /// How operands line up with classes.
@@ -101,6 +107,8 @@ pub enum Group {
     Block,
     /// The blocks of a cluster.
     Cluster,
+    /// A program of the tile level: whatever threads it becomes, all of them together.
+    Program,
 }
 
 /// Which unit touches memory.
@@ -190,7 +198,7 @@ impl OpInfo {
     pub fn is_removable(&self) -> bool {
         !self.effects.orders
             && !self.effects.control
-            && self.regions.is_empty()
+            && (self.regions.is_empty() || self.group == Group::Program)
             && self.effects.accesses.iter().all(|access| access.kind == AccessKind::Read)
     }
 
@@ -246,6 +254,11 @@ impl Class {
             Class::Map => matches!(ty, Type::TensorMap | Type::Pointer(Space::Global | Space::Generic)),
             Class::MatrixOperand => matches!(ty, Type::U64 | Type::Vector(..)),
             Class::Accumulator => matches!(ty, Type::Accumulator(..)),
+            Class::Tile => matches!(ty, Type::Tile(..)),
+            Class::TileOf(expected) => matches!(ty, Type::Tile(element, _) if element == expected),
+            Class::Distances => {
+                matches!(ty, Type::Tile(Element::I32 | Element::U32 | Element::I64 | Element::U64, _))
+            }
         }
     }
 
@@ -277,6 +290,9 @@ impl Class {
             Class::Map => "tensor_map, or a pointer to one in global memory".to_owned(),
             Class::MatrixOperand => "a descriptor (u64) or a vector of registers".to_owned(),
             Class::Accumulator => "an accumulator".to_owned(),
+            Class::Tile => "a tile".to_owned(),
+            Class::TileOf(element) => format!("a tile of {element}"),
+            Class::Distances => "a tile of i32, u32, i64 or u64".to_owned(),
         }
     }
 }
@@ -689,6 +705,49 @@ ops! {
     AccWrite "acc_write" (Accumulator, Vector) -> () [] Warpgroup, writes(0);
     /// The descriptor of a matrix in shared memory: the address joined with constant bits.
     Descriptor "descriptor" (In(Space::Shared)) -> (Of(U64)) [+Bits] Thread, pure;
+
+    // ---- Tiles: what a whole program does together --------------------------------------------------------------------------
+
+    /// A tile whose elements are all the same.
+    Splat "splat" (Scalar) -> (Given) [] Program, pure;
+    /// A tile of u32 whose elements are their position along an axis.
+    Iota "iota" () -> (Given) [+Axis] Program, pure;
+    /// A tile of the same rank in which extents of 1 have grown by repetition.
+    Broadcast "broadcast" (Tile) -> (Given) [] Program, pure;
+    /// The same elements in row-major order, with other extents.
+    Reshape "reshape" (Tile) -> (Given) [] Program, pure;
+    /// The same elements with axes in another order.
+    Transpose "transpose" (Tile) -> (Given) [+Axes] Program, pure;
+    /// Two tiles, one after the other along an axis.
+    Cat "cat" (Tile, Tile) -> (Given) [+Axis] Program, pure;
+    /// The elements of a tile from an index on along an axis.
+    Part "part" (Tile) -> (Given) [+Axis, +Index] Program, pure;
+    /// The only element of a tile.
+    Item "item" (Tile) -> (Given) [] Program, pure;
+    /// Elements computed from the elements at the same position. The region takes one of each tile and yields one of each result; it sees
+    /// values from outside, and holds nothing but ops of one thread without effects on memory.
+    Map "map" (Rest Tile) -> (GivenRest) [] {"do"} Program, pure;
+    /// Combines the elements along an axis, whose extent becomes 1. The region takes one element of each tile twice, yields one of each,
+    /// and is associative; in which order it is applied is open.
+    TileReduce "tile_reduce" (Rest Tile) -> (GivenRest) [+Axis] {"do"} Program, pure;
+    /// Combines each element with all before it along an axis (with `reverse` all after it). The region is that of `tile_reduce`; its first
+    /// arguments are those that come first.
+    TileScan "tile_scan" (Rest Tile) -> (GivenRest) [+Axis, ?Flags] {"do"} Program, pure;
+    /// A matrix product: `a * b + c`, of m x k, k x n and m x n elements. With `tf32`, f32 factors may be rounded to that.
+    Dot "dot" (Tile, Tile, Tile) -> (Like(2)) [?Flags] Program, pure;
+    /// Loads a box of a tensor: pointer, then for every axis where the box starts (i32), how far the tensor extends (u32) and its stride in
+    /// elements (i64): all starts, all extents, all strides; last, the element to take outside of the tensor.
+    TileLoad "tile_load" (In(Space::Global), Rest Any) -> (Given) [?Cache, ?Evict] Program, reads(0);
+    /// Stores a tile to a box of a tensor: pointer, tile, then starts, extents and strides as in `tile_load`. Elements outside are dropped.
+    TileStore "tile_store" (In(Space::Global), Tile, Rest Any) -> () [?Cache, ?Evict] Program, writes(0);
+    /// Loads an element at each distance from a pointer: pointer, distances, which of them to load, what to take for the others.
+    Gather "gather" (In(Space::Global), Distances, TileOf(Element::Bool), Tile) -> (Like(3)) [?Cache, ?Evict] Program, reads(0);
+    /// Stores an element at each distance from a pointer: pointer, distances, which of them to store, elements. Where two go to the same
+    /// place, one of them stays.
+    Scatter "scatter" (In(Space::Global), Distances, TileOf(Element::Bool), Tile) -> () [?Cache, ?Evict] Program, writes(0);
+    /// Combines an element into memory at each distance from a pointer, in one step each, and gives the values from before (the elements
+    /// themselves where nothing was done): pointer, distances, which of them, elements.
+    TileAtomic "tile_atomic" (In(Space::Global), Distances, TileOf(Element::Bool), Tile) -> (Like(3)) [+Combine] Program, updates(0);
 
     // ---- The rest ---------------------------------------------------------------------------------------------------------
 

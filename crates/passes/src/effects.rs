@@ -41,6 +41,7 @@ impl Memory {
             Type::Accumulator(..) => Memory::ACCUMULATOR,
             // Descriptors are addresses of shared memory in disguise.
             Type::Scalar(_) | Type::Vector(..) => Memory(Memory::SHARED.0 | Memory::CLUSTER.0),
+            Type::Tile(..) => Memory::NONE,
         }
     }
 }

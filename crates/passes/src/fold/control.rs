@@ -123,7 +123,7 @@ impl Folder<'_> {
         let selectable = |ty: Type| match ty {
             Type::Scalar(_) | Type::Pointer(_) => true,
             Type::Vector(..) => ty.bits() <= 64,
-            Type::TensorMap | Type::Accumulator(..) => false,
+            Type::TensorMap | Type::Accumulator(..) | Type::Tile(..) => false,
         };
         if results.len() > SELECTED || !results.iter().all(|&v| selectable(self.func.ty(v))) {
             return false;

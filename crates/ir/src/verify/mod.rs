@@ -16,9 +16,13 @@
 //! 13. An accumulator is a place: `accumulator` makes it, and it cannot be carried by loops, chosen by `if` or `select`, passed or returned.
 //! 14. Votes give `bool`, a ballot `u32`; barriers that reduce give `bool`, or `u32` if they count. Alignments are powers of two.
 //! 15. Nothing reaches global memory before a `grid_wait` in the outermost region: who waits may have been started early.
+//! 16. Tiles: shapes and elements agree, only ops of a program touch them, and what stands beside those is the same for the whole program
+//!     ([`tile`]).
 //!
 //! Not checked here: whether a target has an instruction (the PTX legality table does that), and races, deadlocks and the like (the
 //! simulator does).
+
+mod tile;
 
 use tilewright_hardware::mma::{self as atoms, Group, Operand};
 
@@ -66,6 +70,9 @@ impl Verifier<'_> {
             self.visible[arg.index()] = true;
         }
         self.roles();
+        if func.is_tile_level() {
+            self.tile_level();
+        }
         if func.waits_for_grids() {
             self.nothing_before_grid_wait();
         }
@@ -261,6 +268,7 @@ impl Verifier<'_> {
                 "`{name}` moves an accumulator, which is a place in registers; make it outside and use it inside"
             ));
         }
+        self.tile_op(data, types);
         match data.code {
             Opcode::For => self.for_loop(data, types),
             Opcode::While => self.while_loop(data, types),
