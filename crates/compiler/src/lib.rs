@@ -1,6 +1,6 @@
 //! From a staged kernel to PTX in one call.
 //!
-//! A [`Compiler`] runs the standard passes and the code generator, and keeps what they have to tell in a [`Build`]: remarks,
+//! A [`Compiler`] lowers tiles to threads if the kernel has any, runs the standard passes and the code generator, and keeps what they have to tell in a [`Build`]: remarks,
 //! times, the IR after each pass if asked for. When an assembler refuses the PTX, [`Build::blame`] finds the line of Rust.
 //!
 //! ```
@@ -27,6 +27,7 @@ use tilewright_codegen::{CodegenError, Compiled, Options};
 use tilewright_hardware::Arch;
 use tilewright_ir::{Diagnostic, Func, Module, PrintOptions};
 use tilewright_passes::{PassError, Pipeline, Report};
+use tilewright_tile::LowerError;
 
 /// How to compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +52,9 @@ pub struct Build {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
+    /// A tile has no code.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
     /// A pass failed.
     #[error(transparent)]
     Pass(#[from] PassError),
@@ -90,10 +94,18 @@ impl Compiler {
     /// # Errors
     /// What the code generator cannot express on this chip, with its place in the source.
     pub fn compile(&self, func: &Func) -> Result<Build, CompileError> {
-        let mut module = Module::from(func.clone());
+        let mut remarks = Vec::new();
+        let mut module = Module::from(if func.is_tile_level() {
+            let lowered = tilewright_tile::lower(func, self.options.arch)?;
+            remarks = lowered.remarks;
+            lowered.func
+        } else {
+            func.clone()
+        });
         let pipeline = if self.optimise { Pipeline::standard() } else { Pipeline::of(&[]) };
         let options = tilewright_passes::Options { dump: self.dumps, ..Default::default() };
-        let report = pipeline.with(options).run(&mut module)?;
+        let mut report = pipeline.with(options).run(&mut module)?;
+        report.remarks.splice(0..0, remarks);
         let func = module.funcs.swap_remove(0);
         let code = tilewright_codegen::compile(&func, &self.options)?;
         Ok(Build { code, func, report })

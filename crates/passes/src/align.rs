@@ -10,10 +10,14 @@ use crate::rewrite::constant;
 /// Zero is a multiple of everything; more than this nobody asks for.
 const MOST: u8 = 63;
 
-pub(crate) struct Alignment(Vec<u8>);
+/// What is known of the values of a function.
+#[derive(Debug, Clone)]
+pub struct Alignment(Vec<u8>);
 
 impl Alignment {
-    pub(crate) fn of(func: &Func) -> Alignment {
+    /// Analyses a function.
+    #[must_use]
+    pub fn of(func: &Func) -> Alignment {
         let mut analysis = Analysis { func, known: vec![MOST; func.value_count()], changed: true };
         for (param, &value) in func.params.iter().zip(&func.region(func.body()).args) {
             analysis.set(value, if param.align > 0 { log(param.align) } else { 0 });
@@ -25,8 +29,9 @@ impl Alignment {
         Alignment(analysis.known)
     }
 
-    /// The alignment in bytes of an address `offset` bytes from `value`.
-    pub(crate) fn at(&self, value: Value, offset: i64) -> u64 {
+    /// The alignment in bytes of an address `offset` bytes from `value`; of an integer the power of two that it is a multiple of.
+    #[must_use]
+    pub fn at(&self, value: Value, offset: i64) -> u64 {
         let own = self.0.get(value.index()).copied().unwrap_or(0);
         1 << own.min(factors(offset.cast_unsigned())).min(62)
     }

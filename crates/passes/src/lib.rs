@@ -52,6 +52,7 @@ pub mod strength;
 pub mod uniform;
 pub mod vectorize;
 
+pub use align::Alignment;
 pub use context::{Context, Remark, RemarkKind};
 pub use eval::{Approximate, evaluate};
 pub use manager::{Dump, Options, Pass, Pipeline, Report, Timing};

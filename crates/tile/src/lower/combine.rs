@@ -1,0 +1,457 @@
+//! `tile_reduce`: what stands along an axis becomes one element.
+//!
+//! First each thread combines its own registers, as a tree; then lanes combine by exchanging with a partner (`shfl.bfly`), so that all of
+//! them have the result; then warps leave theirs in shared memory and everybody combines all; last, blocks of a cluster do the same in each
+//! other's shared memory. The result lies in all threads along the axis, ready to be broadcast.
+
+use std::collections::HashMap;
+
+use tilewright_ir::{Axis, Cmp, Element, Flags, Index, OpData, Opcode, Region, Shuffle, Space, Type, Value};
+
+use super::assign::bytes;
+use super::layout::{Digit, Holder, Layout};
+use super::{Held, Lowering, Tile};
+
+/// Elements that are combined together, and whether they exist: none if they certainly do.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) values: Vec<Value>,
+    pub(super) valid: Option<Value>,
+}
+
+/// What combines two items.
+pub(super) struct Combiner {
+    region: Region,
+    once: HashMap<Value, Value>,
+    pub(super) elements: Vec<Element>,
+    /// What combines with anything to the same thing, where that is known.
+    pub(super) identity: Option<Vec<Value>>,
+}
+
+impl Lowering<'_> {
+    pub(super) fn combiner(&mut self, data: &OpData) -> Combiner {
+        let region = data.regions[0];
+        let once = self.invariant(region);
+        let elements: Vec<Element> = data.operands.iter().map(|&v| self.element(v)).collect();
+        let identity = self.identity(region, &elements);
+        Combiner { region, once, elements, identity }
+    }
+
+    fn identity(&mut self, region: Region, elements: &[Element]) -> Option<Vec<Value>> {
+        let source = self.source;
+        let args = &source.region(region).args;
+        let ([op, end], [element]) = (&source.region(region).ops[..], elements) else { return None };
+        let data = source.op(*op);
+        let plain = data.operands.len() == 2
+            && data.operands.iter().all(|v| args.contains(v))
+            && data.operands[0] != data.operands[1]
+            && source.op(*end).operands[..] == data.results[..];
+        let bits = identity_bits(data, *element).filter(|_| plain)?;
+        Some(vec![self.constant(Type::Scalar(*element), bits)])
+    }
+
+    /// Both items combined, `a` standing before `b`.
+    pub(super) fn merge(&mut self, with: &Combiner, a: &Item, b: &Item) -> Item {
+        let arguments: Vec<Value> = a.values.iter().chain(&b.values).copied().collect();
+        let both = self.inline(with.region, &arguments, &with.once);
+        let choose = |this: &mut Self, condition: Value, yes: &[Value], no: &[Value]| -> Vec<Value> {
+            let pairs = yes.iter().zip(no);
+            pairs
+                .map(|(&yes, &no)| {
+                    let ty = this.builder.func.ty(yes);
+                    this.value(Opcode::Select, [condition, yes, no], [], ty)
+                })
+                .collect()
+        };
+        match (a.valid, b.valid) {
+            (None, None) => Item { values: both, valid: None },
+            (None, Some(valid)) => Item { values: choose(self, valid, &both, &a.values), valid: None },
+            (Some(valid), None) => Item { values: choose(self, valid, &both, &b.values), valid: None },
+            (Some(first), Some(second)) => {
+                let values = choose(self, second, &both, &a.values);
+                let values = choose(self, first, &values, &b.values);
+                Item { values, valid: Some(self.binary(Opcode::Or, first, second)) }
+            }
+        }
+    }
+
+    /// The item where it is valid, else what changes nothing, if that is known.
+    pub(super) fn filled(&mut self, with: &Combiner, item: Item) -> Item {
+        match (item.valid, &with.identity) {
+            (Some(valid), Some(identity)) => {
+                let pairs: Vec<(Value, Value)> =
+                    item.values.into_iter().zip(identity.iter().copied()).collect();
+                let values = pairs
+                    .into_iter()
+                    .map(|(value, none)| {
+                        let ty = self.builder.func.ty(value);
+                        self.value(Opcode::Select, [valid, value, none], [], ty)
+                    })
+                    .collect();
+                Item { values, valid: None }
+            }
+            _ => item,
+        }
+    }
+
+    /// Whether a register stands inside of the tile along one axis; none if all do.
+    pub(super) fn inside_along(&mut self, layout: &Layout, axis: usize, offset: u32) -> Option<Value> {
+        let mut only = vec![0; layout.shape.rank()];
+        only[axis] = offset;
+        // Other axes count as whole: what stands outside there is nobody's concern.
+        let others = (0..layout.shape.rank()).filter(|&a| a != axis);
+        let narrowed = others.fold(layout.clone(), |layout, other| layout.without(other));
+        self.is_inside(&narrowed, &only)
+    }
+
+    /// Registers that differ only along an axis, in the order of positions; by the register of the layout without it.
+    pub(super) fn lines(&mut self, layout: &Layout, axis: usize) -> Vec<Vec<usize>> {
+        let rest = layout.without(axis);
+        let mut lines: Vec<Vec<(u32, usize)>> = vec![Vec::new(); rest.count()];
+        let targets: HashMap<Vec<u32>, usize> = rest.offsets().into_iter().zip(0..).collect();
+        for (register, mut offset) in layout.offsets().into_iter().enumerate() {
+            let at = std::mem::take(&mut offset[axis]);
+            if let Some(&line) = targets.get(&offset) {
+                lines[line].push((at, register));
+            }
+        }
+        let sorted = lines.into_iter().map(|mut line| {
+            line.sort_unstable();
+            line.into_iter().map(|(_, register)| register).collect()
+        });
+        sorted.collect()
+    }
+
+    pub(super) fn reduce(&mut self, data: &OpData) {
+        let axis = data.get::<Axis>().map_or(0, |Axis(axis)| usize::from(axis));
+        let tiles = self.operands_together(data);
+        let layout = tiles[0].layout.clone();
+        let with = self.combiner(data);
+        let mut items = Vec::new();
+        for line in self.lines(&layout, axis) {
+            let mut line: Vec<Item> = line
+                .into_iter()
+                .map(|register| {
+                    let values = tiles.iter().map(|tile| tile.registers[register]).collect();
+                    let valid = self.inside_along(&layout, axis, layout.offset(register)[axis]);
+                    self.filled(&with, Item { values, valid })
+                })
+                .collect();
+            while line.len() > 1 {
+                line = line
+                    .chunks(2)
+                    .map(|pair| match pair {
+                        [a, b] => self.merge(&with, a, b),
+                        _ => pair[0].clone(),
+                    })
+                    .collect();
+            }
+            items.extend(line);
+        }
+        let items = self.across_lanes(&with, &layout, axis, items);
+        let items = self.across_warps(&with, &layout, axis, items);
+        let items = self.across_blocks(&with, &layout, axis, items);
+        let rest = std::rc::Rc::new(layout.without(axis));
+        for (i, &result) in data.results.iter().enumerate() {
+            let registers = items.iter().map(|item| item.values[i]).collect();
+            self.hold(result, Held::Tile(Tile { layout: rest.clone(), registers }));
+        }
+    }
+
+    /// The operands of an op in one layout.
+    pub(super) fn operands_together(&mut self, data: &OpData) -> Vec<Tile> {
+        let held = data.operands.iter().find_map(|value| match &self.held[value.index()] {
+            Some(Held::Tile(tile)) => Some(tile.layout.clone()),
+            _ => None,
+        });
+        let layout = held.unwrap_or_else(|| self.layout(data.operands[0]));
+        data.operands.iter().map(|&value| self.tile_in(value, &layout)).collect()
+    }
+
+    fn across_lanes(&mut self, with: &Combiner, layout: &Layout, axis: usize, items: Vec<Item>) -> Vec<Item> {
+        let digits = layout.thread_digits().filter(|(h, _, d)| *h == Holder::Lane && d.axis == Some(axis));
+        let digits: Vec<(u32, Digit)> = digits.map(|(_, weight, digit)| (weight, digit)).collect();
+        let mut items = items;
+        for (weight, digit) in digits {
+            for step in 0..digit.extent.trailing_zeros() {
+                let distance = weight << step;
+                items = items.into_iter().map(|item| self.with_partner(with, &item, distance)).collect();
+            }
+        }
+        items
+    }
+
+    fn with_partner(&mut self, with: &Combiner, item: &Item, distance: u32) -> Item {
+        let other = self.shuffled(item, Shuffle::Butterfly, distance);
+        if with.identity.is_some() {
+            return self.merge(with, item, &other);
+        }
+        // Both partners must come to the same: who stands first goes first.
+        let lane = self.number(Holder::Lane);
+        let (bit, zero) = (self.u32(distance), self.u32(0));
+        let masked = self.binary(Opcode::And, lane, bit);
+        let first = self.value(Opcode::Cmp, [masked, zero], [Cmp::Eq.into()], Type::BOOL);
+        let mut pick = |a: Value, b: Value| {
+            let ty = self.builder.func.ty(a);
+            self.value(Opcode::Select, [first, a, b], [], ty)
+        };
+        let mut pick_all = |a: &Item, b: &Item| Item {
+            values: a.values.iter().zip(&b.values).map(|(&a, &b)| pick(a, b)).collect(),
+            valid: a.valid.zip(b.valid).map(|(a, b)| pick(a, b)),
+        };
+        let (low, high) = (pick_all(item, &other), pick_all(&other, item));
+        self.merge(with, &low, &high)
+    }
+
+    /// The item of another lane.
+    pub(super) fn shuffled(&mut self, item: &Item, mode: Shuffle, distance: u32) -> Item {
+        let distance = self.u32(distance);
+        self.shuffled_by(item, mode, distance)
+    }
+
+    pub(super) fn shuffled_by(&mut self, item: &Item, mode: Shuffle, distance: Value) -> Item {
+        let all = self.u32(u32::MAX);
+        let mut other = |value: Value| {
+            let ty = self.builder.func.ty(value);
+            let op = self.push(Opcode::Shuffle, [value, distance, all], [mode.into()], [ty, Type::BOOL]);
+            self.builder.func.op(op).results[0]
+        };
+        Item { values: item.values.iter().map(|&v| other(v)).collect(), valid: item.valid.map(other) }
+    }
+
+    fn across_warps(&mut self, with: &Combiner, layout: &Layout, axis: usize, items: Vec<Item>) -> Vec<Item> {
+        let along = count_along(layout, Holder::Warp, axis);
+        if along == 1 {
+            return items;
+        }
+        let index = self.index_along(layout, Holder::Warp, axis);
+        let line = self.line_index(layout, axis, &[Holder::Lane, Holder::Warp]);
+        let writes = self.speaks(layout, axis, &[Holder::Lane], &[Holder::Lane, Holder::Warp]);
+        let lines = line_count(layout, axis, &[Holder::Lane, Holder::Warp]);
+        self.in_memory(with, items, Meeting { along, index, line, lines, writes, blocks: false })
+    }
+
+    fn across_blocks(
+        &mut self,
+        with: &Combiner,
+        layout: &Layout,
+        axis: usize,
+        items: Vec<Item>,
+    ) -> Vec<Item> {
+        let along = count_along(layout, Holder::Block, axis);
+        if along == 1 {
+            return items;
+        }
+        let index = self.index_along(layout, Holder::Block, axis);
+        let line = self.line_index(layout, axis, &Holder::ALL);
+        let writes = self.speaks(layout, axis, &[Holder::Lane, Holder::Warp], &Holder::ALL);
+        let lines = line_count(layout, axis, &Holder::ALL);
+        self.in_memory(with, items, Meeting { along, index, line, lines, writes, blocks: true })
+    }
+
+    /// Everybody leaves its items and combines those of all.
+    fn in_memory(&mut self, with: &Combiner, items: Vec<Item>, at: Meeting) -> Vec<Item> {
+        let mut columns: Vec<(Element, Vec<Value>)> = (0..with.elements.len())
+            .map(|i| (with.elements[i], items.iter().map(|item| item.values[i]).collect()))
+            .collect();
+        let flags: Option<Vec<Value>> = items.iter().map(|item| item.valid).collect();
+        let flagged = flags.is_some();
+        columns.extend(flags.map(|flags| (Element::Bool, flags)));
+        let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+        let mut pieces = Vec::new();
+        for (element, values) in &columns {
+            let size = bytes(*element);
+            let (piece, base) = self.scratch(at.lines * count * at.along * size);
+            let stride = self.u32(count * at.along * size);
+            let line = self.binary(Opcode::Mul, at.line, stride);
+            let own = self.value(Opcode::PtrAdd, [base, line], [], Type::Pointer(Space::Shared));
+            let size_value = self.u32(size);
+            let column = self.binary(Opcode::Mul, at.index, size_value);
+            if at.blocks {
+                self.touch_remote(&piece);
+            } else {
+                self.touch(&piece, true);
+            }
+            let targets: Vec<Value> = if at.blocks {
+                let all = 0..self.team().blocks;
+                all.map(|block| {
+                    let block = self.u32(block);
+                    self.value(Opcode::MapCluster, [own, block], [], Type::Pointer(Space::Cluster))
+                })
+                .collect()
+            } else {
+                vec![own]
+            };
+            for target in targets {
+                let ty = self.builder.func.ty(target);
+                let place = self.value(Opcode::PtrAdd, [target, column], [], ty);
+                for (i, &value) in (0u32..).zip(values) {
+                    let address = self.further(place, i * at.along * size);
+                    match at.writes {
+                        None => self.push(Opcode::Store, [address, value], [], []),
+                        Some(here) => self.push(Opcode::StoreIf, [address, value, here], [], []),
+                    };
+                }
+            }
+            pieces.push((piece, own));
+        }
+        if at.blocks {
+            self.cluster_barrier();
+        }
+        let mut read: Vec<Vec<Vec<Value>>> = Vec::new();
+        for ((element, _), (piece, own)) in columns.iter().zip(&pieces) {
+            self.touch(piece, false);
+            let each = (0..count).map(|i| {
+                let start = self.further(*own, i * at.along * bytes(*element));
+                self.read_line(start, *element, at.along)
+            });
+            read.push(each.collect());
+        }
+        (0..items.len())
+            .map(|i| {
+                let mut line: Vec<Item> = (0..at.along as usize)
+                    .map(|k| {
+                        let values = read[..with.elements.len()].iter().map(|column| column[i][k]).collect();
+                        Item { values, valid: flagged.then(|| read[with.elements.len()][i][k]) }
+                    })
+                    .collect();
+                while line.len() > 1 {
+                    line = line
+                        .chunks(2)
+                        .map(|pair| match pair {
+                            [a, b] => self.merge(with, a, b),
+                            _ => pair[0].clone(),
+                        })
+                        .collect();
+                }
+                line.swap_remove(0)
+            })
+            .collect()
+    }
+
+    /// Elements side by side in shared memory, in the widest accesses that their alignment allows.
+    pub(super) fn read_line(&mut self, start: Value, element: Element, count: u32) -> Vec<Value> {
+        let size = bytes(element);
+        // Lines follow each other from an aligned start, so what divides their length aligns them all.
+        let fits = |vector: &u32| count % vector == 0 && vector * size <= 16 && !element.is_bool();
+        let vector = [4, 2].into_iter().find(fits).unwrap_or(1);
+        let mut out = Vec::with_capacity(count as usize);
+        for first in (0..count).step_by(vector as usize) {
+            let address = self.further(start, first * size);
+            if vector == 1 {
+                out.push(self.value(Opcode::Load, [address], [], Type::Scalar(element)));
+                continue;
+            }
+            let ty = Type::Vector(element, u16::try_from(vector).unwrap_or(1));
+            let all = self.value(Opcode::Load, [address], [], ty);
+            for i in 0..vector {
+                out.push(self.value(Opcode::Extract, [all], [Index(i).into()], Type::Scalar(element)));
+            }
+        }
+        out
+    }
+
+    /// The position of this thread's holder along an axis, counted without gaps.
+    pub(super) fn index_along(&mut self, layout: &Layout, holder: Holder, axis: usize) -> Value {
+        let own = layout.thread_digits().filter(|(h, _, d)| *h == holder && d.axis == Some(axis));
+        let own: Vec<(u32, Digit)> = own.map(|(_, weight, digit)| (weight, digit)).collect();
+        self.mixed(layout, own.into_iter().map(|(weight, digit)| (holder, weight, digit)).collect())
+    }
+
+    /// Which line across an axis this thread is part of: a number below [`line_count`].
+    pub(super) fn line_index(&mut self, layout: &Layout, axis: usize, holders: &[Holder]) -> Value {
+        let own = layout
+            .thread_digits()
+            .filter(|(h, _, d)| holders.contains(h) && d.axis.is_some_and(|a| a != axis));
+        let own = own.collect();
+        self.mixed(layout, own)
+    }
+
+    /// Digits as one number, the first fastest.
+    fn mixed(&mut self, layout: &Layout, digits: Vec<(Holder, u32, Digit)>) -> Value {
+        let mut weight = 1;
+        let mut sum = self.u32(0);
+        for (holder, own, digit) in digits {
+            let value = self.digit(holder, own, digit, layout.digits(holder));
+            let times = self.u32(weight);
+            let moved = self.early(Opcode::Mul, [value, times], [], Type::U32);
+            sum = self.early(Opcode::Add, [sum, moved], [], Type::U32);
+            weight *= digit.extent;
+        }
+        sum
+    }
+
+    /// Whether this thread speaks for those that differ in the digits of `along` along the axis, and for the copies among `all`.
+    pub(super) fn speaks(
+        &mut self,
+        layout: &Layout,
+        axis: usize,
+        along: &[Holder],
+        all: &[Holder],
+    ) -> Option<Value> {
+        let silent = |(holder, _, digit): &(Holder, u32, Digit)| match digit.axis {
+            None => digit.extent > 1 && all.contains(holder),
+            Some(own) => own == axis && along.contains(holder),
+        };
+        let digits: Vec<_> = layout.thread_digits().filter(silent).collect();
+        self.are_zero(layout, &digits)
+    }
+}
+
+/// Where partial results meet.
+struct Meeting {
+    /// How many there are for each line, and which of them this thread's is.
+    along: u32,
+    index: Value,
+    /// Which line this thread is part of, of how many.
+    line: Value,
+    lines: u32,
+    writes: Option<Value>,
+    blocks: bool,
+}
+
+fn count_along(layout: &Layout, holder: Holder, axis: usize) -> u32 {
+    layout.digits(holder).iter().filter(|digit| digit.axis == Some(axis)).map(|digit| digit.extent).product()
+}
+
+/// How many lines across an axis the digits of these holders tell apart.
+pub(super) fn line_count(layout: &Layout, axis: usize, holders: &[Holder]) -> u32 {
+    let own =
+        layout.thread_digits().filter(|(h, _, d)| holders.contains(h) && d.axis.is_some_and(|a| a != axis));
+    own.map(|(.., digit)| digit.extent).product()
+}
+
+/// The bits of what changes nothing when combined by an op.
+fn identity_bits(data: &OpData, element: Element) -> Option<u64> {
+    let width = element.bits();
+    let ones = if width >= 64 { u64::MAX } else { (1 << width) - 1 };
+    let signed_min = tilewright_ir::canonical(element, 1 << (width - 1));
+    let float = !element.is_int() && !element.is_bool();
+    let (infinity, one): (u64, u64) = match element {
+        Element::F16 => (0x7c00, 0x3c00),
+        Element::BF16 => (0x7f80, 0x3f80),
+        Element::F32 => (0x7f80_0000, 0x3f80_0000),
+        Element::F64 => (0x7ff0_0000_0000_0000, 0x3ff0_0000_0000_0000),
+        _ if float => return None,
+        _ => (0, 1),
+    };
+    let negative = |bits: u64| bits | 1 << (width - 1);
+    // Unless NaN wins, it loses against everything: not even an infinity would leave it alone.
+    let quiet = infinity | (infinity & infinity.wrapping_neg()) >> 1;
+    let nan_loses = !data.flags().has(Flags::NAN);
+    Some(match data.code {
+        // Minus zero, so that the sum of minus zeros stays one.
+        Opcode::Add if float => negative(0),
+        Opcode::Add | Opcode::Or | Opcode::Xor => 0,
+        Opcode::Mul => one,
+        Opcode::And => tilewright_ir::canonical(element, ones),
+        Opcode::Max | Opcode::Min if float && nan_loses => quiet,
+        Opcode::Max if float => negative(infinity),
+        Opcode::Min if float => infinity,
+        Opcode::Max if element.is_signed() => signed_min,
+        Opcode::Max => 0,
+        Opcode::Min if element.is_signed() => ones >> 1,
+        Opcode::Min => ones,
+        _ => return None,
+    })
+}

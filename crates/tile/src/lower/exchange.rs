@@ -1,0 +1,268 @@
+//! Elements move between threads through shared memory.
+//!
+//! All exchanges share one stretch of shared memory. [`Scratch`] hands out pieces of it in turn and remembers which bytes were written or
+//! read since the last barrier, so that a barrier stands wherever two threads could meet at a byte, and nowhere else. Loops are entered as if
+//! everything had just been read and written: what the end of one iteration touches, the start of the next one meets.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use tilewright_ir::{Align, Bytes, Element, Flags, Opcode, Order, Space, Type, Value};
+use tilewright_passes::RemarkKind;
+
+use super::assign::bytes;
+use super::layout::{Layout, row_major};
+use super::{Lowering, Tile};
+
+const SHARED: Type = Type::Pointer(Space::Shared);
+
+/// Shared memory that exchanges take turns in.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// The pointer, once somebody needs it.
+    base: Option<Value>,
+    /// Bytes in all, and where the next piece starts.
+    size: u32,
+    next: u32,
+    pending: Vec<(Range<u32>, bool)>,
+    /// Whether all blocks of the program are known to have started.
+    started: bool,
+    /// What other blocks may have written to since all blocks met last, or may still read.
+    remote: Vec<Range<u32>>,
+}
+
+/// What has happened since the last barrier.
+#[derive(Debug, Clone)]
+pub(super) struct State(Vec<(Range<u32>, bool)>);
+
+/// Up to here the pieces of exchanges follow each other before they start over: the more, the fewer barriers.
+const TURN: u32 = 24 * 1024;
+
+impl Scratch {
+    pub(super) fn state(&self) -> State {
+        State(self.pending.clone())
+    }
+
+    pub(super) fn restore(&mut self, state: State) {
+        self.pending = state.0;
+    }
+
+    pub(super) fn join(&mut self, states: Vec<State>) {
+        self.pending = states.into_iter().flat_map(|state| state.0).collect();
+    }
+
+    pub(super) fn enter_loop(&mut self) {
+        self.pending.push((0..u32::MAX, true));
+        self.remote.push(0..u32::MAX);
+    }
+
+    fn take(&mut self, bytes: u32) -> Range<u32> {
+        let bytes = bytes.next_multiple_of(16);
+        if self.next + bytes > TURN.max(self.size) {
+            self.next = 0;
+        }
+        let piece = self.next..self.next + bytes;
+        self.next = piece.end;
+        self.size = self.size.max(piece.end);
+        piece
+    }
+
+    fn meets(&self, piece: &Range<u32>, write: bool) -> bool {
+        self.pending
+            .iter()
+            .any(|(other, written)| (write || *written) && other.start < piece.end && piece.start < other.end)
+    }
+}
+
+impl Lowering<'_> {
+    /// A piece of shared memory for an exchange, and its address.
+    pub(super) fn scratch(&mut self, bytes: u32) -> (Range<u32>, Value) {
+        let piece = self.scratch.take(bytes);
+        let base = match self.scratch.base {
+            Some(base) => base,
+            None => {
+                // The size is set when it is known.
+                let base = self.early(Opcode::Shared, [], [Bytes(16).into(), Align(16).into()], SHARED);
+                self.scratch.base = Some(base);
+                base
+            }
+        };
+        let offset = self.constant(Type::U32, u64::from(piece.start));
+        let address = self.early(Opcode::PtrAdd, [base, offset], [], SHARED);
+        (piece, address)
+    }
+
+    /// Gives the scratch memory its final size.
+    pub(super) fn place_scratch(&mut self) {
+        if let Some(op) = self.scratch.base.and_then(|base| self.builder.func.def_op(base)) {
+            self.builder.func.op_mut(op).set(Bytes(self.scratch.size.max(16)));
+        }
+    }
+
+    /// Says that a piece is about to be read or written.
+    pub(super) fn touch(&mut self, piece: &Range<u32>, write: bool) {
+        if self.scratch.meets(piece, write) {
+            self.block_barrier();
+        }
+        self.scratch.pending.push((piece.clone(), write));
+    }
+
+    pub(super) fn block_barrier(&mut self) {
+        if self.team().warps == 1 {
+            let all = self.u32(u32::MAX);
+            self.push(Opcode::WarpSync, [all], [], []);
+        } else {
+            let zero = self.u32(0);
+            self.push(Opcode::Barrier, [zero], [Flags::ALIGNED.into()], []);
+        }
+        self.scratch.pending.clear();
+    }
+
+    /// All blocks of the program meet.
+    pub(super) fn cluster_barrier(&mut self) {
+        self.push(Opcode::ClusterArrive, [], [Order::Release.into(), Flags::ALIGNED.into()], []);
+        self.push(Opcode::ClusterWait, [], [Order::Acquire.into(), Flags::ALIGNED.into()], []);
+        self.scratch.pending.clear();
+    }
+
+    /// Says that blocks are about to write to a piece of each other's memory: all of them run, and nobody reads there any more.
+    pub(super) fn touch_remote(&mut self, piece: &Range<u32>) {
+        let meets = |other: &Range<u32>| other.start < piece.end && piece.start < other.end;
+        if !self.scratch.started || self.scratch.remote.iter().any(meets) || self.scratch.meets(piece, true) {
+            self.cluster_barrier();
+            self.scratch.started = self.scratch.started || self.builder.depth() == 1;
+            self.scratch.remote.clear();
+        }
+        self.scratch.remote.push(piece.clone());
+    }
+
+    pub(super) fn further(&mut self, pointer: Value, distance: u32) -> Value {
+        if distance == 0 {
+            return pointer;
+        }
+        let ty = self.builder.func.ty(pointer);
+        let distance = self.u32(distance);
+        self.value(Opcode::PtrAdd, [pointer, distance], [], ty)
+    }
+
+    /// The tile in another layout.
+    pub(super) fn convert(&mut self, tile: Tile, to: &Rc<Layout>, element: Element) -> Tile {
+        if tile.layout == *to {
+            return tile;
+        }
+        if let Some(registers) = tile.layout.registers_for(to, self.team()) {
+            let registers = registers.into_iter().map(|register| tile.registers[register]).collect();
+            return Tile { layout: to.clone(), registers };
+        }
+        self.remark(
+            RemarkKind::Applied,
+            format!("a tile of {} changes hands from{} to{}", to.shape, tile.layout, to),
+        );
+        self.through_memory(&tile, to, element)
+    }
+
+    /// The elements of a tile in a layout of a shape with as many elements, in row-major order.
+    pub(super) fn through_memory(&mut self, tile: &Tile, to: &Rc<Layout>, element: Element) -> Tile {
+        if self.team().blocks > 1 {
+            return self.through_cluster(tile, to, element);
+        }
+        let elements = to.shape.elements();
+        // One word is left free after each 32, so that columns of powers of two do not fall on one bank.
+        let (piece, base) = self.scratch(padded(elements, element) * bytes(element));
+        self.touch(&piece, true);
+        self.write_elements(tile, base, element);
+        self.touch(&piece, false);
+        self.read_elements(to, base, element)
+    }
+
+    fn write_elements(&mut self, tile: &Tile, base: Value, element: Element) {
+        let space = self.builder.func.ty(base);
+        let first = self.is_first(&tile.layout);
+        let places = self.places(&tile.layout, element);
+        let offsets = tile.layout.offsets();
+        for ((&register, place), offset) in tile.registers.iter().zip(places).zip(offsets) {
+            let address = self.value(Opcode::PtrAdd, [base, place], [], space);
+            let inside = self.is_inside(&tile.layout, &offset);
+            match self.both(first, inside) {
+                None => self.push(Opcode::Store, [address, register], [], []),
+                Some(here) => self.push(Opcode::StoreIf, [address, register, here], [], []),
+            };
+        }
+    }
+
+    fn read_elements(&mut self, to: &Rc<Layout>, base: Value, element: Element) -> Tile {
+        let places = self.places(to, element);
+        let zero = self.constant(Type::Scalar(element), 0);
+        let each = places.into_iter().zip(to.offsets());
+        let registers = each
+            .map(|(place, offset)| {
+                let address = self.value(Opcode::PtrAdd, [base, place], [], SHARED);
+                match self.is_inside(to, &offset) {
+                    None => self.value(Opcode::Load, [address], [], Type::Scalar(element)),
+                    Some(inside) => {
+                        self.value(Opcode::LoadIf, [address, inside, zero], [], Type::Scalar(element))
+                    }
+                }
+            })
+            .collect();
+        Tile { layout: to.clone(), registers }
+    }
+
+    /// Where each register's element lies in a row-major copy of the tile in shared memory, in bytes.
+    fn places(&mut self, layout: &Layout, element: Element) -> Vec<Value> {
+        let strides = row_major(layout.shape);
+        let mut base = self.u32(0);
+        for (axis, &stride) in strides.iter().enumerate() {
+            let (own, stride) = (self.base(layout, axis), self.u32(stride));
+            let moved = self.early(Opcode::Mul, [own, stride], [], Type::U32);
+            base = self.early(Opcode::Add, [base, moved], [], Type::U32);
+        }
+        let group = padding_group(element);
+        let (shift, size) = (self.u32(group.trailing_zeros()), self.u32(bytes(element)));
+        let extra = self.u32(4 / bytes(element).min(4));
+        layout
+            .offsets()
+            .into_iter()
+            .map(|offset| {
+                let further: u32 = offset.iter().zip(&strides).map(|(o, s)| o * s).sum();
+                let further = self.u32(further);
+                let flat = self.early(Opcode::Add, [base, further], [], Type::U32);
+                let groups = self.early(Opcode::Shr, [flat, shift], [], Type::U32);
+                let gap = self.early(Opcode::Mul, [groups, extra], [], Type::U32);
+                let place = self.early(Opcode::Add, [flat, gap], [], Type::U32);
+                self.early(Opcode::Mul, [place, size], [], Type::U32)
+            })
+            .collect()
+    }
+
+    /// What the first of the threads that hold copies has, for all of them.
+    pub(super) fn from_first(&mut self, tile: Tile, element: Element) -> Tile {
+        let layout = tile.layout.clone();
+        self.through_memory(&tile, &layout, element)
+    }
+
+    /// The same between the blocks of a cluster: every block writes its elements to all of them.
+    fn through_cluster(&mut self, tile: &Tile, to: &Rc<Layout>, element: Element) -> Tile {
+        let elements = to.shape.elements();
+        let (piece, base) = self.scratch(padded(elements, element) * bytes(element));
+        self.touch_remote(&piece);
+        for block in 0..self.team().blocks {
+            let block = self.u32(block);
+            let there = self.value(Opcode::MapCluster, [base, block], [], Type::Pointer(Space::Cluster));
+            self.write_elements(tile, there, element);
+        }
+        self.cluster_barrier();
+        self.touch(&piece, false);
+        self.read_elements(to, base, element)
+    }
+}
+
+/// Elements after which one word is left free.
+fn padding_group(element: Element) -> u32 {
+    128 / bytes(element).clamp(1, 8)
+}
+
+/// Elements that a row-major copy takes with its gaps.
+fn padded(elements: u32, element: Element) -> u32 {
+    elements + elements / padding_group(element) * (4 / bytes(element).min(4)) + 4
+}

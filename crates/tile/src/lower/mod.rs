@@ -1,0 +1,525 @@
+//! From the tile level to threads.
+//!
+//! [`lower`] decides how many threads a program has and which of them holds which element of which tile ([`assign`]), and then goes through
+//! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
+//! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
+//! shapes, [`dot`] for matrix products; [`exchange`] moves elements between threads through shared memory and knows where barriers must be.
+//!
+//! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
+//! `tile_reduce` and `dot` combine. A program is one block, or with `cluster` a cluster of them along x: the grid is then that many times as
+//! wide as there are programs.
+//!
+//! Limits: elements narrower than a byte do not exist here (but `bool`); a cluster lies along x.
+
+mod assign;
+mod combine;
+mod dot;
+mod exchange;
+mod layout;
+mod map;
+mod memory;
+mod positions;
+mod rearrange;
+mod scan;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use tilewright_hardware::Arch;
+use tilewright_ir::{
+    Attr, Builder, Constant, Element, Func, Loc, Op, OpData, Opcode, Region, Special, Type, Value, canonical,
+};
+use tilewright_passes::{Alignment, Context, Remark, RemarkKind};
+
+use assign::Plan;
+use exchange::Scratch;
+use layout::{Layout, Team};
+use positions::Positions;
+
+/// What a function of the tile level becomes.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// The function, for threads.
+    pub func: Func,
+    /// What was done, and what could not be, with the author's line.
+    pub remarks: Vec<Remark>,
+}
+
+/// Why a function of the tile level does not become code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LowerError {
+    /// An op asks for what the chip, or this compiler, does not have.
+    #[error("{}`{op}` {problem}", .location.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
+    Unsupported {
+        /// The op.
+        op: &'static str,
+        /// What it asked for and what to do instead.
+        problem: String,
+        /// `file:line:column` in the Rust source, if known.
+        location: Option<String>,
+    },
+}
+
+/// Lowers a function of the tile level for a chip.
+///
+/// ```
+/// use tilewright_hardware::Arch;
+/// use tilewright_ir::{parse, verify};
+///
+/// let module = parse(
+///     "func @double (%x: ptr<global> align(16), %n: u32 align(8)) {
+///        %0 = special reg(ctaid.x) : u32
+///        %1 = const value(1024) : u32
+///        %2 = mul %0, %1 : u32
+///        %3 = bitcast %2 : i32
+///        %4 = const value(1) : i64
+///        %5 = const value(0) : f32
+///        %6 = tile_load %x, %3, %n, %4, %5 : tile<1024xf32>
+///        %7 = map %6 : tile<1024xf32> do {
+///          (%8: f32)
+///          %9 = add %8, %8 : f32
+///          yield %9
+///        }
+///        tile_store %x, %7, %3, %n, %4
+///      }",
+/// )?;
+/// let lowered = tilewright_tile::lower(&module.funcs[0], Arch::SM_90A)?;
+/// assert!(verify(&lowered.func.clone().into()).is_empty());
+/// assert_eq!(lowered.func.launch.threads, Some([64, 1, 1]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// What has no code, with its place in the source.
+pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
+    let align = Alignment::of(func);
+    let plan = Plan::of(func, arch, &align);
+    let mut target = Func::new(func.name.clone());
+    target.launch = func.launch;
+    target.launch.threads = Some([plan.team.warps * 32, 1, 1]);
+    target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
+    target.locations = func.locations.clone();
+    let mut lowering = Lowering {
+        source: func,
+        arch,
+        align,
+        plan,
+        builder: Builder::new(target),
+        prologue: Vec::new(),
+        constants: HashMap::new(),
+        positions: Positions::default(),
+        scratch: Scratch::default(),
+        held: vec![None; func.value_count()],
+        loc: Loc::NONE,
+        context: Context::default(),
+    };
+    for (param, &value) in func.params.iter().zip(&func.region(func.body()).args) {
+        let own = lowering.builder.func.add_param(param.name.clone(), func.ty(value), param.align);
+        lowering.held[value.index()] = Some(Held::Scalar(own));
+    }
+    lowering.region(func.body())?;
+    Ok(lowering.finish())
+}
+
+/// What stands for a value of the tile level.
+#[derive(Debug, Clone)]
+enum Held {
+    /// A scalar.
+    Scalar(Value),
+    /// A tile whose elements are all this.
+    Splat(Value),
+    /// A tile whose elements are their position along an axis.
+    Iota(usize),
+    /// The registers of a thread.
+    Tile(Tile),
+}
+
+/// A tile, as a thread sees it.
+#[derive(Debug, Clone)]
+struct Tile {
+    layout: Rc<Layout>,
+    registers: Vec<Value>,
+}
+
+type Result<T, E = LowerError> = std::result::Result<T, E>;
+
+struct Lowering<'a> {
+    source: &'a Func,
+    arch: Arch,
+    align: Alignment,
+    plan: Plan,
+    builder: Builder,
+    /// Ops that stand before all others: constants, and what threads know of themselves.
+    prologue: Vec<Op>,
+    constants: HashMap<(Type, u64), Value>,
+    positions: Positions,
+    scratch: Scratch,
+    held: Vec<Option<Held>>,
+    loc: Loc,
+    context: Context,
+}
+
+impl Lowering<'_> {
+    fn finish(mut self) -> Lowered {
+        self.place_scratch();
+        let body = self.builder.func.body();
+        let ops = &mut self.builder.func.region_mut(body).ops;
+        ops.splice(0..0, self.prologue);
+        Lowered { func: self.builder.finish(), remarks: self.context.remarks }
+    }
+
+    fn team(&self) -> Team {
+        self.plan.team
+    }
+
+    /// Ops of a region in order; the terminator is the caller's.
+    fn region(&mut self, region: Region) -> Result<()> {
+        let source = self.source;
+        for &op in &source.region(region).ops {
+            let data = source.op(op);
+            self.loc = data.loc;
+            if !data.info().is_terminator() {
+                self.op(data)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, data: &OpData) -> Result<()> {
+        match data.code {
+            Opcode::Splat => {
+                let value = self.scalar(data.operands[0]);
+                self.hold(data.results[0], Held::Splat(value));
+            }
+            Opcode::Iota => {
+                let axis = data.get().map_or(0, |tilewright_ir::Axis(axis)| usize::from(axis));
+                self.hold(data.results[0], Held::Iota(axis));
+            }
+            Opcode::Poison => self.poison(data.results[0]),
+            Opcode::Broadcast => self.broadcast(data),
+            Opcode::Reshape => self.reshape(data),
+            Opcode::Transpose => self.transpose(data),
+            Opcode::Cat => self.cat(data),
+            Opcode::Part => self.part(data),
+            Opcode::Item => self.item(data),
+            Opcode::Map => self.map(data),
+            Opcode::TileReduce => self.reduce(data),
+            Opcode::TileScan => self.scan(data),
+            Opcode::Dot => self.dot(data)?,
+            Opcode::TileLoad => self.load(data)?,
+            Opcode::TileStore => self.store(data)?,
+            Opcode::Gather => self.gather(data),
+            Opcode::Scatter => self.scatter(data),
+            Opcode::TileAtomic => self.atomic(data),
+            Opcode::For => self.for_loop(data)?,
+            Opcode::While => self.while_loop(data)?,
+            Opcode::If => self.branch(data)?,
+            _ => self.copy(data),
+        }
+        Ok(())
+    }
+
+    /// An op on scalars stays what it is, but for the number of the program: programs may be clusters.
+    fn copy(&mut self, data: &OpData) {
+        let mut attrs = data.attrs.to_vec();
+        if self.team().blocks > 1
+            && let Some(special) = data.get::<Special>()
+        {
+            let of_cluster = match special {
+                Special::CtaidX => Special::ClusteridX,
+                Special::NctaidX => Special::NclusteridX,
+                other => other,
+            };
+            attrs = vec![of_cluster.into()];
+        }
+        let operands: Vec<Value> = data.operands.iter().map(|&v| self.scalar(v)).collect();
+        let types: Vec<Type> = data.results.iter().map(|&v| self.source.ty(v)).collect();
+        if data.code == Opcode::Const {
+            let bits = data.get().map_or(0, |Constant(bits)| bits);
+            let value = self.constant(types[0], bits);
+            self.hold(data.results[0], Held::Scalar(value));
+            return;
+        }
+        let op = self.push(data.code, operands, attrs, types);
+        for (i, &result) in data.results.iter().enumerate() {
+            let own = self.builder.func.op(op).results[i];
+            self.hold(result, Held::Scalar(own));
+        }
+    }
+
+    // ---- Values --------------------------------------------------------------------------------------------------------
+
+    fn hold(&mut self, value: Value, held: Held) {
+        self.held[value.index()] = Some(held);
+    }
+
+    fn hold_tile(&mut self, value: Value, layout: Rc<Layout>, registers: Vec<Value>) {
+        self.hold(value, Held::Tile(Tile { layout, registers }));
+    }
+
+    /// What stands for a scalar of the source.
+    fn scalar(&mut self, value: Value) -> Value {
+        match self.held[value.index()] {
+            Some(Held::Scalar(own)) => own,
+            // The verifier has seen that every value is defined and of its type.
+            _ => self.constant(Type::U32, 0),
+        }
+    }
+
+    /// The layout that was chosen for a tile.
+    fn layout(&self, value: Value) -> Rc<Layout> {
+        let shape = self.shape(value);
+        self.plan.layout(value).unwrap_or_else(|| {
+            let order: Vec<usize> = (0..shape.rank()).rev().collect();
+            Rc::new(Layout::blocked(shape, &order, 1, self.plan.team))
+        })
+    }
+
+    fn shape(&self, value: Value) -> tilewright_ir::Shape {
+        // A scalar never comes here; a shape of one element stands for it if it did.
+        self.source
+            .ty(value)
+            .shape()
+            .or_else(|| tilewright_ir::Shape::new(&[1]))
+            .unwrap_or_else(|| unreachable!())
+    }
+
+    fn element(&self, value: Value) -> Element {
+        self.source.ty(value).element().unwrap_or(Element::U32)
+    }
+
+    /// The registers of a tile in its own layout.
+    fn tile(&mut self, value: Value) -> Tile {
+        let layout = match &self.held[value.index()] {
+            Some(Held::Tile(tile)) => tile.layout.clone(),
+            _ => self.layout(value),
+        };
+        self.tile_in(value, &layout)
+    }
+
+    /// The registers of a tile in a layout, exchanged between threads if need be.
+    fn tile_in(&mut self, value: Value, layout: &Rc<Layout>) -> Tile {
+        let registers = match self.held[value.index()].clone() {
+            Some(Held::Tile(tile)) => return self.convert(tile, layout, self.element(value)),
+            Some(Held::Splat(one)) => vec![one; layout.count()],
+            Some(Held::Iota(axis)) => self.coordinates(layout, axis),
+            Some(Held::Scalar(_)) | None => {
+                let zero = self.constant(Type::Scalar(self.element(value)), 0);
+                vec![zero; layout.count()]
+            }
+        };
+        Tile { layout: layout.clone(), registers }
+    }
+
+    fn poison(&mut self, value: Value) {
+        let ty = self.source.ty(value);
+        let zero = self.constant(ty.element().map_or(ty, Type::Scalar), 0);
+        let held = if ty.shape().is_some() { Held::Splat(zero) } else { Held::Scalar(zero) };
+        self.hold(value, held);
+    }
+
+    // ---- Emitting ------------------------------------------------------------------------------------------------------
+
+    fn push(
+        &mut self,
+        code: Opcode,
+        operands: impl IntoIterator<Item = Value>,
+        attrs: impl IntoIterator<Item = Attr>,
+        results: impl IntoIterator<Item = Type>,
+    ) -> Op {
+        let op = self.builder.func.new_op(code, operands, attrs, results, self.loc);
+        let region = self.builder.region();
+        self.builder.func.region_mut(region).ops.push(op);
+        op
+    }
+
+    /// Appends an op with one result.
+    fn value(
+        &mut self,
+        code: Opcode,
+        operands: impl IntoIterator<Item = Value>,
+        attrs: impl IntoIterator<Item = Attr>,
+        ty: Type,
+    ) -> Value {
+        let op = self.push(code, operands, attrs, [ty]);
+        self.builder.func.op(op).results[0]
+    }
+
+    fn binary(&mut self, code: Opcode, a: Value, b: Value) -> Value {
+        let ty = self.builder.func.ty(a);
+        self.value(code, [a, b], [], ty)
+    }
+
+    /// A value that is made before everything else, out of values of that kind only.
+    fn early(
+        &mut self,
+        code: Opcode,
+        operands: impl IntoIterator<Item = Value>,
+        attrs: impl IntoIterator<Item = Attr>,
+        ty: Type,
+    ) -> Value {
+        let op = self.builder.func.new_op(code, operands, attrs, [ty], Loc::NONE);
+        self.prologue.push(op);
+        self.builder.func.op(op).results[0]
+    }
+
+    fn constant(&mut self, ty: Type, bits: u64) -> Value {
+        if let Some(&known) = self.constants.get(&(ty, bits)) {
+            return known;
+        }
+        let value = self.early(Opcode::Const, [], [Constant(bits).into()], ty);
+        self.constants.insert((ty, bits), value);
+        value
+    }
+
+    fn u32(&mut self, value: u32) -> Value {
+        self.constant(Type::U32, u64::from(value))
+    }
+
+    fn i64(&mut self, value: i64) -> Value {
+        self.constant(Type::I64, canonical(Element::I64, value.cast_unsigned()))
+    }
+
+    /// Opens a region of `op`, fills it, and ends it with what `body` returns.
+    fn fill(&mut self, op: Op, body: impl FnOnce(&mut Self, Region) -> Result<Vec<Value>>) -> Result<()> {
+        let region = self.builder.open(op);
+        let end = body(self, region)?;
+        self.push(Opcode::Yield, end, [], []);
+        self.builder.close();
+        Ok(())
+    }
+
+    fn remark(&mut self, kind: RemarkKind, message: String) {
+        let source = self.source;
+        self.context.remark("tile", source, self.loc, kind, message);
+    }
+
+    fn unsupported(&self, data: &OpData, problem: impl Into<String>) -> LowerError {
+        let location = self.source.locations.get(data.loc).map(|at| at.to_string());
+        LowerError::Unsupported { op: data.info().mnemonic, problem: problem.into(), location }
+    }
+
+    // ---- Control flow ----------------------------------------------------------------------------------------------------
+
+    /// The registers that stand for a value when a loop or branch hands it on, in the layout of `like`.
+    fn flatten(&mut self, value: Value, like: Value) -> Vec<Value> {
+        match self.source.ty(like).shape() {
+            None => vec![self.scalar(value)],
+            Some(_) => {
+                let layout = self.layout(like);
+                self.tile_in(value, &layout).registers
+            }
+        }
+    }
+
+    fn flatten_all(&mut self, values: &[Value], like: &[Value]) -> Vec<Value> {
+        values.iter().zip(like).flat_map(|(&value, &like)| self.flatten(value, like)).collect()
+    }
+
+    /// The types of the registers that stand for values.
+    fn flat_types(&self, values: &[Value]) -> Vec<Type> {
+        let one = |&value: &Value| match self.source.ty(value) {
+            Type::Tile(element, _) => vec![Type::Scalar(element); self.layout(value).count()],
+            ty => vec![ty],
+        };
+        values.iter().flat_map(one).collect()
+    }
+
+    /// Values of the source stand for these registers from now on.
+    fn adopt(&mut self, values: &[Value], registers: &[Value]) {
+        let mut rest = registers;
+        for &value in values {
+            if self.source.ty(value).shape().is_some() {
+                let layout = self.layout(value);
+                let (own, others) = rest.split_at(layout.count());
+                self.hold_tile(value, layout, own.to_vec());
+                rest = others;
+            } else if let Some((&own, others)) = rest.split_first() {
+                self.hold(value, Held::Scalar(own));
+                rest = others;
+            }
+        }
+    }
+
+    /// Gives a region its arguments, which stand for those of a region of the source.
+    fn arguments(&mut self, from: Region, to: Region) {
+        let args = self.source.region(from).args.to_vec();
+        let types = self.flat_types(&args);
+        let own: Vec<Value> = types.into_iter().map(|ty| self.builder.func.add_arg(to, ty)).collect();
+        self.adopt(&args, &own);
+    }
+
+    fn end_of(&self, region: Region) -> Vec<Value> {
+        let end = self.source.terminator(region);
+        end.map(|end| self.source.op(end).operands.to_vec()).unwrap_or_default()
+    }
+
+    fn for_loop(&mut self, data: &OpData) -> Result<()> {
+        let body = data.regions[0];
+        let carried = self.source.region(body).args[1..].to_vec();
+        let mut operands: Vec<Value> = data.operands[..3].iter().map(|&v| self.scalar(v)).collect();
+        operands.extend(self.flatten_all(&data.operands[3..], &carried));
+        let types = self.flat_types(&data.results);
+        let op = self.push(Opcode::For, operands, data.attrs.to_vec(), types);
+        self.scratch.enter_loop();
+        self.fill(op, |this, region| {
+            this.arguments(body, region);
+            this.region(body)?;
+            let end = this.end_of(body);
+            Ok(this.flatten_all(&end, &carried))
+        })?;
+        let results = self.builder.func.op(op).results.to_vec();
+        self.adopt(&data.results, &results);
+        Ok(())
+    }
+
+    fn while_loop(&mut self, data: &OpData) -> Result<()> {
+        let (test, body) = (data.regions[0], data.regions[1]);
+        let carried = self.source.region(test).args.to_vec();
+        let passed = self.source.region(body).args.to_vec();
+        let operands = self.flatten_all(&data.operands, &carried);
+        let types = self.flat_types(&data.results);
+        let op = self.push(Opcode::While, operands, data.attrs.to_vec(), types);
+        self.scratch.enter_loop();
+        let region = self.builder.open(op);
+        self.arguments(test, region);
+        self.region(test)?;
+        let end = self.end_of(test);
+        let condition = self.scalar(end[0]);
+        let mut operands = vec![condition];
+        operands.extend(self.flatten_all(&end[1..], &passed));
+        self.push(Opcode::Condition, operands, [], []);
+        self.builder.close();
+        self.fill(op, |this, region| {
+            this.arguments(body, region);
+            this.region(body)?;
+            let end = this.end_of(body);
+            Ok(this.flatten_all(&end, &carried))
+        })?;
+        let results = self.builder.func.op(op).results.to_vec();
+        self.adopt(&data.results, &results);
+        Ok(())
+    }
+
+    fn branch(&mut self, data: &OpData) -> Result<()> {
+        let condition = self.scalar(data.operands[0]);
+        let types = self.flat_types(&data.results);
+        let op = self.push(Opcode::If, [condition], data.attrs.to_vec(), types);
+        let before = self.scratch.state();
+        let mut after = Vec::new();
+        for &way in &data.regions {
+            self.scratch.restore(before.clone());
+            self.fill(op, |this, _| {
+                this.region(way)?;
+                let end = this.end_of(way);
+                Ok(this.flatten_all(&end, &data.results))
+            })?;
+            after.push(self.scratch.state());
+        }
+        self.scratch.join(after);
+        let results = self.builder.func.op(op).results.to_vec();
+        self.adopt(&data.results, &results);
+        Ok(())
+    }
+}

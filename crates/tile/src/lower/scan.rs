@@ -1,0 +1,353 @@
+//! `tile_scan`: every element combined with all before it along an axis.
+//!
+//! A thread's registers along the axis come in *runs* of neighbours; runs of lanes follow each other, those of warps too, and then the next
+//! run of every thread begins. So: scan each run, scan the sums of runs over lanes (`shfl.up`), leave the sums of warps in shared memory, and
+//! put what stands before each run in front of it. A layout of another order is exchanged for one of this order first.
+
+use std::rc::Rc;
+
+use tilewright_ir::{Axis, Cmp, Flags, OpData, Opcode, Shuffle, Space, Type, Value};
+
+use super::assign::bytes;
+use super::combine::{Combiner, Item, line_count};
+use super::layout::{Digit, Holder, LANES, Layout, Team};
+use super::{Held, Lowering, Tile};
+
+/// How a layout runs along an axis.
+struct Course {
+    /// The lane digit along the axis: its weight and extent.
+    lanes: Option<(u32, Digit)>,
+    /// The warp digit along the axis.
+    warps: Option<(u32, Digit)>,
+    /// Registers of a run.
+    run: usize,
+}
+
+impl Course {
+    /// None if registers, lanes and warps do not follow each other in this order.
+    fn of(layout: &Layout, axis: usize) -> Option<Course> {
+        let along = |holder: Holder| {
+            let own = layout.thread_digits().filter(move |(h, _, d)| *h == holder && d.axis == Some(axis));
+            own.map(|(_, weight, digit)| (weight, digit)).collect::<Vec<_>>()
+        };
+        let (lanes, warps, blocks) = (along(Holder::Lane), along(Holder::Warp), along(Holder::Block));
+        if lanes.len() > 1 || warps.len() > 1 || !blocks.is_empty() {
+            return None;
+        }
+        let (lanes, warps) = (lanes.first().copied(), warps.first().copied());
+        let span = |d: Option<(u32, Digit)>| d.map(|(_, d)| (d.stride, d.stride * d.extent));
+        let inner = span(lanes).or(span(warps));
+        let registers = layout.registers.iter().filter(|d| d.axis == Some(axis));
+        let (low, high): (Vec<&Digit>, Vec<&Digit>) =
+            registers.partition(|d| inner.is_none_or(|(start, _)| d.stride * d.extent <= start));
+        let run: u32 = low.iter().map(|d| d.extent).product();
+        // Runs are dense, lanes start where a run ends, warps where the lanes end, and everything else comes after.
+        let mut end = run;
+        let mut dense = true;
+        for digit in [lanes, warps].into_iter().flatten() {
+            dense &= digit.1.stride == end;
+            end *= digit.1.extent;
+        }
+        dense &= high.iter().all(|d| d.stride >= end);
+        dense.then_some(Course { lanes, warps, run: run as usize })
+    }
+}
+
+impl Lowering<'_> {
+    pub(super) fn scan(&mut self, data: &OpData) {
+        let axis = data.get::<Axis>().map_or(0, |Axis(axis)| usize::from(axis));
+        let reverse = data.flags().has(Flags::REVERSE);
+        let mut tiles = self.operands_together(data);
+        let mut course = Course::of(&tiles[0].layout, axis);
+        if course.is_none() {
+            let layout = Rc::new(ordered(tiles[0].layout.shape, axis, self.team()));
+            course = Course::of(&layout, axis);
+            let elements: Vec<_> = data.operands.iter().map(|&v| self.element(v)).collect();
+            tiles = tiles.into_iter().zip(elements).map(|(tile, e)| self.convert(tile, &layout, e)).collect();
+        }
+        let layout = tiles[0].layout.clone();
+        // `ordered` is in order by construction.
+        let Some(course) = course else { return };
+        let with = self.combiner(data);
+        let lines = self.lines(&layout, axis);
+        let mut results: Vec<Vec<Value>> = tiles.iter().map(|tile| tile.registers.clone()).collect();
+        // The sums of all lines meet in shared memory at once.
+        let mut scanned: Vec<Vec<Vec<Item>>> = Vec::new();
+        for line in &lines {
+            let items: Vec<Item> = line
+                .iter()
+                .map(|&register| {
+                    let values = tiles.iter().map(|tile| tile.registers[register]).collect();
+                    // Behind the end stands nothing that elements before it could see, unless the scan comes from there.
+                    let offset = layout.offset(register)[axis];
+                    let valid = if reverse { self.inside_along(&layout, axis, offset) } else { None };
+                    self.filled(&with, Item { values, valid })
+                })
+                .collect();
+            let mut runs: Vec<Vec<Item>> = items.chunks(course.run).map(<[Item]>::to_vec).collect();
+            if reverse {
+                runs.reverse();
+                runs.iter_mut().for_each(|run| run.reverse());
+            }
+            for run in &mut runs {
+                for i in 1..run.len() {
+                    run[i] = self.merge(&with, &run[i - 1].clone(), &run[i].clone());
+                }
+            }
+            scanned.push(runs);
+        }
+        let fronts = self.fronts(&with, &layout, axis, &course, &scanned, reverse);
+        for ((line, runs), fronts) in lines.iter().zip(scanned).zip(fronts) {
+            let mut order: Vec<usize> = line.clone();
+            if reverse {
+                order.reverse();
+            }
+            let mut registers = order.into_iter();
+            for (run, front) in runs.into_iter().zip(fronts) {
+                for item in run {
+                    let item = match &front {
+                        None => item,
+                        Some(front) => self.merge(&with, front, &item),
+                    };
+                    if let Some(register) = registers.next() {
+                        results.iter_mut().zip(item.values).for_each(|(list, value)| list[register] = value);
+                    }
+                }
+            }
+        }
+        for (&result, registers) in data.results.iter().zip(results) {
+            self.hold(result, Held::Tile(Tile { layout: layout.clone(), registers }));
+        }
+    }
+
+    /// For every line and run, what stands before it; none before the very first.
+    fn fronts(
+        &mut self,
+        with: &Combiner,
+        layout: &Layout,
+        axis: usize,
+        course: &Course,
+        scanned: &[Vec<Vec<Item>>],
+        reverse: bool,
+    ) -> Vec<Vec<Option<Item>>> {
+        let sum = |run: &Vec<Item>| run.last().cloned();
+        let mut of_lanes: Vec<Vec<Option<Item>>> = Vec::new();
+        let mut sums: Vec<Vec<Item>> = Vec::new();
+        for runs in scanned {
+            let totals: Vec<Item> = runs.iter().filter_map(sum).collect();
+            match course.lanes {
+                None => {
+                    of_lanes.push(vec![None; totals.len()]);
+                    sums.push(totals);
+                }
+                Some((weight, digit)) => {
+                    let pairs = totals
+                        .into_iter()
+                        .map(|item| self.lanes_before(with, layout, (weight, digit), item, reverse));
+                    let (fronts, all): (Vec<Item>, Vec<Item>) = pairs.collect::<Vec<_>>().into_iter().unzip();
+                    of_lanes.push(fronts.into_iter().map(Some).collect());
+                    sums.push(all);
+                }
+            }
+        }
+        let of_warps = self.warps_before(with, layout, axis, course, &sums, reverse);
+        let mut out = Vec::new();
+        for (lanes, warps) in of_lanes.into_iter().zip(of_warps) {
+            let each = lanes.into_iter().zip(warps);
+            let merged = each.map(|(lane, before)| match (before, lane) {
+                (Some(before), Some(lane)) => Some(self.merge(with, &before, &lane)),
+                (one, other) => one.or(other),
+            });
+            out.push(merged.collect());
+        }
+        out
+    }
+
+    /// What the lanes before this one have, and what all lanes have together.
+    fn lanes_before(
+        &mut self,
+        with: &Combiner,
+        layout: &Layout,
+        (weight, digit): (u32, Digit),
+        own: Item,
+        reverse: bool,
+    ) -> (Item, Item) {
+        let position = self.digit(Holder::Lane, weight, digit, layout.digits(Holder::Lane));
+        let mode = if reverse { Shuffle::Down } else { Shuffle::Up };
+        let has = |this: &mut Self, distance: u32| {
+            let (limit, how) = if reverse { (digit.extent - distance, Cmp::Lt) } else { (distance, Cmp::Ge) };
+            let limit = this.u32(limit);
+            this.early(Opcode::Cmp, [position, limit], [how.into()], Type::BOOL)
+        };
+        let from = |this: &mut Self, item: &Item, distance: u32| {
+            let other = this.shuffled(item, mode, distance * weight);
+            let there = has(this, distance);
+            let valid = this.both(Some(there), other.valid);
+            this.filled(with, Item { values: other.values, valid })
+        };
+        let mut total = own;
+        let mut distance = 1;
+        while distance < digit.extent {
+            let other = from(self, &total, distance);
+            total = self.merge(with, &other, &total);
+            distance *= 2;
+        }
+        let before = from(self, &total, 1);
+        // The last lane on the way has the sum of all.
+        let lane = self.number(Holder::Lane);
+        let last = if reverse { 0 } else { digit.extent - 1 };
+        let (last, weight_value) = (self.u32(last), self.u32(weight));
+        let away = self.early(Opcode::Sub, [last, position], [], Type::U32);
+        let away = self.early(Opcode::Mul, [away, weight_value], [], Type::U32);
+        let source = self.early(Opcode::Add, [lane, away], [], Type::U32);
+        let all = self.shuffled_by(&total, Shuffle::Index, source);
+        (before, all)
+    }
+
+    /// For every line and run, what the warps before this one have in that run, and everybody in the runs before it.
+    fn warps_before(
+        &mut self,
+        with: &Combiner,
+        layout: &Layout,
+        axis: usize,
+        course: &Course,
+        sums: &[Vec<Item>],
+        reverse: bool,
+    ) -> Vec<Vec<Option<Item>>> {
+        let Some((weight, digit)) = course.warps else {
+            return sums
+                .iter()
+                .map(|runs| {
+                    let mut front: Option<Item> = None;
+                    let mut out = Vec::with_capacity(runs.len());
+                    for item in runs {
+                        out.push(front.clone());
+                        front = Some(match front {
+                            None => item.clone(),
+                            Some(front) => self.merge(with, &front, item),
+                        });
+                    }
+                    out
+                })
+                .collect();
+        };
+        let warps = digit.extent;
+        let position = self.digit(Holder::Warp, weight, digit, layout.digits(Holder::Warp));
+        let read = self.all_warps(with, layout, axis, (position, warps), sums);
+        let mut out = Vec::new();
+        for runs in read {
+            let mut front: Option<Item> = None;
+            let mut fronts = Vec::with_capacity(runs.len());
+            for mut items in runs {
+                if reverse {
+                    items.reverse();
+                }
+                let mut own = front.clone();
+                for (k, item) in (0u32..).zip(&items) {
+                    // Only warps that come before this one count.
+                    let number = if reverse { warps - 1 - k } else { k };
+                    let number = self.u32(number);
+                    let how = if reverse { Cmp::Gt } else { Cmp::Lt };
+                    let counts = self.early(Opcode::Cmp, [number, position], [how.into()], Type::BOOL);
+                    let valid = self.both(Some(counts), item.valid);
+                    let counted = self.filled(with, Item { values: item.values.clone(), valid });
+                    own = Some(match own {
+                        None => counted,
+                        Some(own) => self.merge(with, &own, &counted),
+                    });
+                    front = Some(match front {
+                        None => item.clone(),
+                        Some(front) => self.merge(with, &front, item),
+                    });
+                }
+                fronts.push(own);
+            }
+            out.push(fronts);
+        }
+        out
+    }
+
+    /// The sums of all warps, by line, run and warp.
+    fn all_warps(
+        &mut self,
+        with: &Combiner,
+        layout: &Layout,
+        axis: usize,
+        (position, warps): (Value, u32),
+        sums: &[Vec<Item>],
+    ) -> Vec<Vec<Vec<Item>>> {
+        let items: Vec<Item> = sums.iter().flatten().cloned().collect();
+        let flagged = items.iter().all(|item| item.valid.is_some());
+        let mut elements = with.elements.clone();
+        elements.extend(flagged.then_some(tilewright_ir::Element::Bool));
+        let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+        let holders = [Holder::Lane, Holder::Warp];
+        let lines = line_count(layout, axis, &holders);
+        let line = self.line_index(layout, axis, &holders);
+        let writes = self.speaks(layout, axis, &[Holder::Lane], &holders);
+        let mut columns: Vec<Vec<Vec<Value>>> = Vec::new();
+        let mut pieces = Vec::new();
+        for (i, &element) in elements.iter().enumerate() {
+            let size = bytes(element);
+            let (piece, base) = self.scratch(lines * count * warps * size);
+            let stride = self.u32(count * warps * size);
+            let skipped = self.binary(Opcode::Mul, line, stride);
+            let own = self.value(Opcode::PtrAdd, [base, skipped], [], Type::Pointer(Space::Shared));
+            let size_value = self.u32(size);
+            let column = self.binary(Opcode::Mul, position, size_value);
+            let place = self.value(Opcode::PtrAdd, [own, column], [], Type::Pointer(Space::Shared));
+            self.touch(&piece, true);
+            for (n, item) in (0u32..).zip(&items) {
+                let value = item.values.get(i).copied().or(item.valid);
+                let address = self.further(place, n * warps * size);
+                if let Some(value) = value {
+                    match writes {
+                        None => self.push(Opcode::Store, [address, value], [], []),
+                        Some(here) => self.push(Opcode::StoreIf, [address, value, here], [], []),
+                    };
+                }
+            }
+            pieces.push((piece, own));
+        }
+        for (&element, (piece, own)) in elements.iter().zip(&pieces) {
+            self.touch(piece, false);
+            let each = (0..count).map(|n| {
+                let start = self.further(*own, n * warps * bytes(element));
+                self.read_line(start, element, warps)
+            });
+            columns.push(each.collect());
+        }
+        let mut next = 0;
+        sums.iter()
+            .map(|runs| {
+                runs.iter()
+                    .map(|_| {
+                        let n = next;
+                        next += 1;
+                        (0..warps as usize)
+                            .map(|k| Item {
+                                values: columns[..with.elements.len()].iter().map(|c| c[n][k]).collect(),
+                                valid: flagged.then(|| columns[with.elements.len()][n][k]),
+                            })
+                            .collect()
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+}
+
+/// A layout that runs along an axis in order, the same in every block.
+fn ordered(shape: tilewright_ir::Shape, axis: usize, team: Team) -> Layout {
+    let mut order = vec![axis];
+    order.extend((0..shape.rank()).rev().filter(|&a| a != axis));
+    let one = Layout::blocked(shape, &order, 1, Team { blocks: 1, ..team });
+    if team.blocks == 1 {
+        return one;
+    }
+    let [lanes, warps] = [Holder::Lane, Holder::Warp].map(|h| one.digits(h).to_vec());
+    let copies = vec![Digit { axis: None, extent: team.blocks, stride: 0 }];
+    let registers = one.registers.clone();
+    debug_assert!(lanes.iter().map(|d| d.extent).product::<u32>() == LANES);
+    Layout::of(shape, registers, [lanes, warps, copies])
+}
