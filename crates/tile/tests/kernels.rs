@@ -19,7 +19,8 @@ fn run(text: &str, arch: Arch, programs: u32, inputs: &[&[f32]], scalars: &[u32]
         let mut module = Module::from(lowered.func.clone());
         pipeline.run(&mut module).unwrap();
         let code = tilewright_codegen::compile(&module.funcs[0], &Codegen::new(arch)).unwrap();
-        let ptx = tilewright_sim::Module::parse(&code.text).unwrap_or_else(|error| panic!("{error}\n{}", code.text));
+        let ptx = tilewright_sim::Module::parse(&code.text)
+            .unwrap_or_else(|error| panic!("{error}\n{}", code.text));
         let launch = module.funcs[0].launch;
         let cluster = launch.cluster.map_or(1, |c| c[0]);
         let mut sim = Simulator::new(Options { seed: 7, chip: Some(arch), ..Options::default() });
@@ -28,7 +29,8 @@ fn run(text: &str, arch: Arch, programs: u32, inputs: &[&[f32]], scalars: &[u32]
         let mut args: Vec<Arg> = buffers.iter().map(|&b| Arg::Buffer(b)).collect();
         args.push(Arg::Buffer(result));
         args.extend(scalars.iter().map(|&s| Arg::U32(s)));
-        let shape = Launch::new(programs * cluster, launch.total_threads().unwrap()).shared(code.shared.dynamic);
+        let shape =
+            Launch::new(programs * cluster, launch.total_threads().unwrap()).shared(code.shared.dynamic);
         let report = sim.launch(&ptx, &code.entry, &shape, &args).unwrap();
         assert!(report.findings.is_empty(), "{:#?}\n{}", report.findings, code.text);
         outputs.push(sim.download::<f32>(result).unwrap());
@@ -87,14 +89,17 @@ fn noise(n: usize, seed: u32) -> Vec<f32> {
 
 #[test]
 fn softmax_of_any_width() {
-    for (tile, columns) in [(1, 1), (32, 20), (100, 100), (256, 256), (1536, 1536), (1000, 997), (40000, 40000)] {
+    for (tile, columns) in
+        [(1, 1), (32, 20), (100, 100), (256, 256), (1536, 1536), (1000, 997), (40000, 40000)]
+    {
         for arch in [Arch::SM_80, Arch::SM_90A] {
             if arch == Arch::SM_80 && tile > 16384 {
                 continue;
             }
             let rows = 3;
             let x = noise(rows * columns, 1);
-            let found = run(&softmax_text(tile), arch, rows as u32, &[&x], &[rows as u32, columns as u32], x.len());
+            let found =
+                run(&softmax_text(tile), arch, rows as u32, &[&x], &[rows as u32, columns as u32], x.len());
             for row in 0..rows {
                 let line = &x[row * columns..(row + 1) * columns];
                 let most = line.iter().copied().fold(f32::MIN, f32::max);
@@ -117,7 +122,8 @@ fn whole(shape: &str, after: &str, body: &str) -> String {
         let e: Vec<u32> = shape.split('x').map(|e| e.parse().unwrap()).collect();
         for (i, extent) in e.iter().enumerate() {
             let stride: u32 = e[i + 1..].iter().product();
-            consts += &format!("%{name}s{i} = const value(0) : i32\n%{name}e{i} = const value({extent}) : u32\n");
+            consts +=
+                &format!("%{name}s{i} = const value(0) : i32\n%{name}e{i} = const value({extent}) : u32\n");
             consts += &format!("%{name}t{i} = const value({stride}) : i64\n");
         }
         let part = |part: &str| (0..e.len()).map(|i| format!("%{name}{part}{i}")).collect::<Vec<_>>();
@@ -163,7 +169,8 @@ fn sums_along_every_axis() {
         ("300", 0, "1"),
         ("2x5000", 1, "2x1"),
     ] {
-        let text = whole(shape, after, &format!("%y = tile_reduce %x axis({axis}) : tile<{after}xf32> {SUM}"));
+        let text =
+            whole(shape, after, &format!("%y = tile_reduce %x axis({axis}) : tile<{after}xf32> {SUM}"));
         let e = extents(shape);
         let n: usize = e.iter().product();
         let x: Vec<f32> = (0..n).map(|i| ((i * 37) % 101) as f32).collect();
@@ -180,7 +187,16 @@ fn sums_along_every_axis() {
 
 #[test]
 fn scans_along_every_axis_and_both_ways() {
-    let shapes = [("7x33", 0), ("7x33", 1), ("4x4096", 1), ("1x1536", 1), ("33x5", 0), ("3x50x7", 1), ("1000", 0), ("1", 0)];
+    let shapes = [
+        ("7x33", 0),
+        ("7x33", 1),
+        ("4x4096", 1),
+        ("1x1536", 1),
+        ("33x5", 0),
+        ("3x50x7", 1),
+        ("1000", 0),
+        ("1", 0),
+    ];
     for (shape, axis) in shapes {
         for flags in ["", "flags(reverse)"] {
             let affine = whole(
@@ -192,7 +208,11 @@ fn scans_along_every_axis_and_both_ways() {
                      %m, %y = tile_scan %ones, %x axis({axis}) {flags} : tile<{shape}xf32>, tile<{shape}xf32> {AFFINE}"
                 ),
             );
-            let plain = whole(shape, shape, &format!("%y = tile_scan %x axis({axis}) {flags} : tile<{shape}xf32> {SUM}"));
+            let plain = whole(
+                shape,
+                shape,
+                &format!("%y = tile_scan %x axis({axis}) {flags} : tile<{shape}xf32> {SUM}"),
+            );
             let e = extents(shape);
             let n: usize = e.iter().product();
             let x: Vec<f32> = (0..n).map(|i| ((i * 37) % 11) as f32).collect();
@@ -237,4 +257,87 @@ fn shapes_change() {
     let text = whole("24x10", "24x3", "%y = part %x axis(1) index(6) : tile<24x3xf32>");
     let parts: Vec<f32> = x.chunks(10).flat_map(|row| row[6..9].to_vec()).collect();
     assert_eq!(run(&text, Arch::SM_90A, 1, &[&x], &[], parts.len()), parts);
+}
+
+/// `c = a * b` of whole matrices in one program, factors of `element`, small integers so that all sums are exact.
+fn product(m: usize, n: usize, k: usize, element: &str, flags: &str, transposed: bool) {
+    let sum = if element == "i8" { "i32" } else { "f32" };
+    let b_shape = if transposed { (n, k) } else { (k, n) };
+    let turn = |cast: &str, from: &str, to: &str, shape: (usize, usize)| {
+        format!(
+            "%{to} = map %{from} : tile<{}x{}x{element}> do {{\n (%v{to}: f32)\n %w{to} = {cast} %v{to} : {element}\n yield %w{to}\n }}",
+            shape.0, shape.1
+        )
+    };
+    let cast = |from: &str, to: &str, shape| {
+        if element == "f32" {
+            (String::new(), from.to_owned())
+        } else {
+            (turn("cvt", from, to, shape), to.to_owned())
+        }
+    };
+    let (cast_a, a) = cast("x", "xa", (m, k));
+    let (cast_b, b) = cast("z", "zb", b_shape);
+    let (flip, b) = if transposed {
+        (format!("%t = transpose %{b} axes(1,0) : tile<{k}x{n}x{element}>"), "t".to_owned())
+    } else {
+        (String::new(), b)
+    };
+    let back = if sum == "f32" {
+        "".to_owned()
+    } else {
+        format!("%y = map %yy : tile<{m}x{n}xf32> do {{\n (%vs: i32)\n %ws = cvt %vs : f32\n yield %ws\n }}")
+    };
+    let result = if sum == "f32" { "y" } else { "yy" };
+    let text = format!(
+        "func @k (%p: ptr<global> align(16), %r: ptr<global> align(16), %q: ptr<global> align(16)) {{
+           %s = const value(0) : i32
+           %one = const value(1) : i64
+           %m = const value({m}) : u32\n %n = const value({n}) : u32\n %k = const value({k}) : u32
+           %b0 = const value({}) : u32\n %b1 = const value({}) : u32\n %bs = const value({}) : i64
+           %ks = const value({k}) : i64\n %ns = const value({n}) : i64
+           %pad = const value(0) : f32
+           %x = tile_load %p, %s, %s, %m, %k, %ks, %one, %pad : tile<{m}x{k}xf32>
+           %z = tile_load %r, %s, %s, %b0, %b1, %bs, %one, %pad : tile<{}x{}xf32>
+           {cast_a}
+           {cast_b}
+           {flip}
+           %zero = const value(0) : {sum}
+           %c = splat %zero : tile<{m}x{n}x{sum}>
+           %{result} = dot %{a}, %{b}, %c {flags} : tile<{m}x{n}x{sum}>
+           {back}
+           tile_store %q, %y, %s, %s, %m, %n, %ns, %one
+         }}",
+        b_shape.0, b_shape.1, b_shape.1, b_shape.0, b_shape.1
+    );
+    let x: Vec<f32> = (0..m * k).map(|i| ((i * 7) % 5) as f32 - 2.0).collect();
+    let z: Vec<f32> = (0..n * k).map(|i| ((i * 11) % 7) as f32 - 3.0).collect();
+    let mut expected = vec![0.0; m * n];
+    for i in 0..m {
+        for j in 0..n {
+            expected[i * n + j] =
+                (0..k).map(|l| x[i * k + l] * if transposed { z[j * k + l] } else { z[l * n + j] }).sum();
+        }
+    }
+    for arch in [Arch::SM_80, Arch::SM_90A] {
+        if element.starts_with('e') && arch == Arch::SM_80 {
+            continue;
+        }
+        let found = run(&text, arch, 1, &[&x, &z], &[], m * n);
+        assert_eq!(found, expected, "{m} {n} {k} {element} {flags} {transposed} {arch}");
+    }
+}
+
+#[test]
+fn products_of_all_types() {
+    for transposed in [false, true] {
+        product(64, 64, 64, "bf16", "", transposed);
+        product(16, 24, 32, "f16", "", transposed);
+        product(32, 16, 64, "i8", "", transposed);
+        product(32, 16, 32, "f32", "flags(tf32)", transposed);
+        product(32, 48, 16, "f32", "", transposed);
+        product(16, 16, 64, "e4m3", "", transposed);
+        product(7, 5, 3, "bf16", "", transposed);
+        product(128, 128, 32, "bf16", "", transposed);
+    }
 }

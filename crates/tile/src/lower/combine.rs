@@ -259,6 +259,8 @@ impl Lowering<'_> {
         columns.extend(flags.map(|flags| (Element::Bool, flags)));
         let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
         let mut pieces = Vec::new();
+        let room = |(element, _): &(Element, Vec<Value>)| at.lines * count * at.along * bytes(*element) + 16;
+        self.scratch.make_room(columns.iter().map(room).sum());
         for (element, values) in &columns {
             let size = bytes(*element);
             let (piece, base) = self.scratch(at.lines * count * at.along * size);

@@ -1,23 +1,380 @@
 //! `dot`: matrix products.
+//!
+//! Where the tensor core of a warp (`mma.sync`) knows the types and the shape divides, warps share the sums as a grid: both factors go to
+//! shared memory, every warp loads the fragments of its rows and columns (`ldmatrix`) and multiplies. Everything else (exact f32, f64, odd
+//! shapes) is done by each thread for its own sums, element by element.
+//!
+//! In shared memory lines are an odd number of 16-byte units apart, so that the eight rows of a matrix lie in different banks.
 
-use tilewright_hardware::Arch;
-use tilewright_ir::{Func, OpData};
+use tilewright_hardware::mma::{self, Mma as Atom};
+use tilewright_hardware::{Arch, Group};
+use tilewright_ir::{Count, Element, Flags, Func, Index, Mma, OpData, Opcode, Shape, Space, Type, Value};
+use tilewright_passes::RemarkKind;
 
-use super::layout::{Layout, Team};
-use super::{Lowering, Result};
+use super::assign::bytes;
+use super::layout::{Digit, Holder, Layout, Team};
+use super::{Held, Lowering, Result, Tile};
 
-/// The layout of the sums of a product, if it dictates one.
-pub(super) fn accumulator(_func: &Func, _data: &OpData, _arch: Arch, _team: Team) -> Option<Layout> {
-    None
+const SHARED: Type = Type::Pointer(Space::Shared);
+
+/// Warps of a function with products: enough for the largest of them.
+pub(super) fn warps(func: &Func) -> u32 {
+    let sums = func.walk().into_iter().filter(|&op| func.op(op).code == Opcode::Dot);
+    let largest = sums.filter_map(|op| func.ty(func.op(op).operands[2]).shape()).map(|s| s.elements()).max();
+    match largest.unwrap_or(0) {
+        0..=4096 => 4,
+        _ => 8,
+    }
 }
 
-/// How many warps a function with products should have.
-pub(super) fn warps(_func: &Func) -> u32 {
-    4
+/// The instruction for a product, if warps have one.
+fn atom(func: &Func, data: &OpData, arch: Arch) -> Option<&'static Atom> {
+    let element = |i: usize| func.ty(data.operands[i]).element();
+    let tf32 = data.flags().has(Flags::TF32);
+    let factor = |e: Element| match e {
+        Element::F32 if tf32 => Some(Element::TF32),
+        Element::F32 | Element::F64 => None,
+        other => Some(other),
+    };
+    let (a, b, c) = (factor(element(0)?)?, factor(element(1)?)?, element(2)?);
+    let (left, right) = (func.ty(data.operands[0]).shape()?, func.ty(data.operands[1]).shape()?);
+    let (m, n, k) = (left.extents()[0], right.extents()[1], left.extents()[1]);
+    mma::best(arch, Group::Warp, a, b, c, (m, n, k))
+        .ok()
+        .filter(|atom| atom.shape.m == 16 && atom.shape.n == 8)
+}
+
+/// Warps along rows and columns of the sums: as square as the pieces allow.
+fn grid(shape: Shape, team: Team) -> (u32, u32) {
+    let [m, n] = shape.extents() else { return (1, 1) };
+    let (rows, columns) = (m / 16, n / 8);
+    let fits = |w: &u32| team.warps % w == 0 && rows % w == 0;
+    let cost = |down: u32| {
+        let across = largest_divisor(team.warps / down, columns);
+        // Idle warps first, then what each warp has to load.
+        (team.warps / (down * across), m / down + n / across, across)
+    };
+    let best = (1..=team.warps).filter(fits).min_by_key(|&down| cost(down)).unwrap_or(1);
+    (best, cost(best).2)
+}
+
+fn largest_divisor(of: u32, divides: u32) -> u32 {
+    (1..=of).rev().find(|d| of % d == 0 && divides % d == 0).unwrap_or(1)
+}
+
+/// The layout of the sums of a product, if it dictates one.
+pub(super) fn accumulator(func: &Func, data: &OpData, arch: Arch, team: Team) -> Option<Layout> {
+    atom(func, data, arch)?;
+    let shape = func.ty(data.results[0]).shape()?;
+    let [m, n] = shape.extents() else { return None };
+    let (down, across) = grid(shape, team);
+    let digit = |axis: usize, extent: u32, stride: u32| Digit { axis: Some(axis), extent, stride };
+    let keep = |digits: Vec<Digit>| digits.into_iter().filter(|d| d.extent > 1).collect::<Vec<_>>();
+    let registers =
+        vec![digit(1, 2, 1), digit(0, 2, 8), digit(1, n / across / 8, 8), digit(0, m / down / 16, 16)];
+    let lanes = vec![digit(1, 4, 2), digit(0, 8, 1)];
+    let copies = |extent: u32| Digit { axis: None, extent, stride: 0 };
+    let warps =
+        vec![digit(0, down, m / down), digit(1, across, n / across), copies(team.warps / (down * across))];
+    Some(Layout::of(shape, keep(registers), [lanes, keep(warps), keep(vec![copies(team.blocks)])]))
+}
+
+/// A factor in shared memory: lines of neighbours along k (or along the other axis), `pitch` bytes apart.
+struct Stored {
+    base: Value,
+    pitch: u32,
+    along_k: bool,
+    element: Element,
 }
 
 impl Lowering<'_> {
     pub(super) fn dot(&mut self, data: &OpData) -> Result<()> {
-        Err(self.unsupported(data, "has no code yet"))
+        match atom(self.source, data, self.arch) {
+            Some(atom) if self.team().blocks == 1 => self.dot_of_warps(data, atom),
+            _ => self.dot_of_threads(data),
+        }
+        Ok(())
+    }
+
+    fn dot_of_warps(&mut self, data: &OpData, atom: &'static Atom) {
+        let [a, b, c] = [data.operands[0], data.operands[1], data.operands[2]];
+        let shape = self.shape(c);
+        let (down, across) = grid(shape, self.team());
+        let layout = self.layout(data.results[0]);
+        let sums = self.tile_in(c, &layout);
+        let room = |this: &Self, value: Value| {
+            let longest = this.shape(value).extents().iter().copied().max().unwrap_or(1);
+            this.shape(value).elements() * bytes(this.element(value)) + 32 * longest
+        };
+        self.scratch.make_room(room(self, a) + room(self, b));
+        let (left, right) = (self.stored(a, 1, atom.a), self.stored(b, 0, atom.b));
+        let (m, n) = (shape.extents()[0] / down, shape.extents()[1] / across);
+        let depth = self.shape(a).extents()[1];
+        let first = |this: &mut Self, axis: usize| this.warp_base(&layout, axis);
+        let (row, column) = (first(self, 0), first(self, 1));
+        let id =
+            Mma { m: 16, n: 8, k: u16::try_from(atom.shape.k).unwrap_or(0), c: atom.c, a: atom.a, b: atom.b };
+        let sums_type = Type::Vector(atom.c, 4);
+        let mut registers = sums.registers;
+        let mut blocks: Vec<Value> = registers
+            .chunks(4)
+            .map(<[Value]>::to_vec)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|four| self.value(Opcode::Pack, four, [], sums_type))
+            .collect();
+        for k in (0..depth).step_by(atom.shape.k as usize) {
+            let of_a: Vec<Value> =
+                (0..m / 16).map(|i| self.fragment_a(&left, row, i * 16, k, atom)).collect();
+            for j in 0..n / 8 {
+                let of_b = self.fragment_b(&right, column, j * 8, k, atom);
+                for (i, &of_a) in of_a.iter().enumerate() {
+                    let at = i * (n / 8) as usize + j as usize;
+                    blocks[at] = self.value(Opcode::Mma, [of_a, of_b, blocks[at]], [id.into()], sums_type);
+                }
+            }
+        }
+        for (i, register) in registers.iter_mut().enumerate() {
+            let part = Index(u32::try_from(i % 4).unwrap_or(0));
+            *register = self.value(Opcode::Extract, [blocks[i / 4]], [part.into()], Type::Scalar(atom.c));
+        }
+        self.hold(data.results[0], Held::Tile(Tile { layout, registers }));
+    }
+
+    /// Where the rows (or columns) of this thread's warp begin.
+    fn warp_base(&mut self, layout: &Layout, axis: usize) -> Value {
+        let own = layout.digits(Holder::Warp).to_vec();
+        let none = vec![Digit { axis: None, extent: 32, stride: 0 }];
+        let only = Layout::of(layout.shape, Vec::new(), [none, own, Vec::new()]);
+        self.base(&only, axis)
+    }
+
+    /// Leaves a factor in shared memory, neighbours along `k_axis` side by side unless its registers hold neighbours along the other axis
+    /// and the tensor core can turn them.
+    fn stored(&mut self, factor: Value, k_axis: usize, as_element: Element) -> Stored {
+        let element = self.element(factor);
+        let tile = self.tile(factor);
+        let tile = self.rounded(tile, element, as_element);
+        let shape = tile.layout.shape;
+        let run = tile.layout.registers.first().filter(|d| d.stride == 1).and_then(|d| d.axis);
+        let along_k = run == Some(k_axis) || as_element.bits() != 16;
+        let (line_axis, fast) = if along_k { (1 - k_axis, k_axis) } else { (k_axis, 1 - k_axis) };
+        let size = bytes(as_element);
+        let units = (shape.extents()[fast] * size).div_ceil(16);
+        let pitch = (units | 1) * 16;
+        let (piece, base) = self.scratch(pitch * shape.extents()[line_axis]);
+        self.touch(&piece, true);
+        let vector = match tile.layout.registers.first() {
+            Some(d) if d.axis == Some(fast) && d.stride == 1 => largest_divisor(16 / size, d.extent),
+            _ => 1,
+        };
+        let (own_line, own_fast) = (self.base(&tile.layout, line_axis), self.base(&tile.layout, fast));
+        let (pitch_value, size_value) = (self.u32(pitch), self.u32(size));
+        let down = self.early(Opcode::Mul, [own_line, pitch_value], [], Type::U32);
+        let along = self.early(Opcode::Mul, [own_fast, size_value], [], Type::U32);
+        let own = self.early(Opcode::Add, [down, along], [], Type::U32);
+        let place = self.value(Opcode::PtrAdd, [base, own], [], SHARED);
+        let writer = self.is_first(&tile.layout);
+        for start in (0..tile.registers.len()).step_by(vector as usize) {
+            let offset = tile.layout.offset(start);
+            let address = self.further(place, offset[line_axis] * pitch + offset[fast] * size);
+            let parts = tile.registers[start..start + vector as usize].to_vec();
+            let whole = match parts[..] {
+                [one] => one,
+                _ => self.value(
+                    Opcode::Pack,
+                    parts,
+                    [],
+                    Type::Vector(as_element, u16::try_from(vector).unwrap_or(1)),
+                ),
+            };
+            let inside = self.is_inside(&tile.layout, &offset);
+            match self.both(writer, inside) {
+                None => self.push(Opcode::Store, [address, whole], [], []),
+                Some(here) => self.push(Opcode::StoreIf, [address, whole, here], [], []),
+            };
+        }
+        self.touch(&piece, false);
+        Stored { base, pitch, along_k, element: as_element }
+    }
+
+    /// f32 factors as tf32.
+    fn rounded(&mut self, tile: Tile, from: Element, to: Element) -> Tile {
+        if from == to {
+            return tile;
+        }
+        let each = tile.registers.into_iter();
+        let registers = each.map(|value| self.value(Opcode::Cvt, [value], [], Type::Scalar(to))).collect();
+        Tile { layout: tile.layout, registers }
+    }
+
+    /// The address of a lane's line: lane `l` gives row `l % 16` of the block at `(line, at)`, its second half 16 bytes further.
+    fn lane_address(
+        &mut self,
+        stored: &Stored,
+        first_line: Value,
+        line: u32,
+        byte: u32,
+        lanes: u32,
+    ) -> Value {
+        let lane = self.number(Holder::Lane);
+        let (lanes_value, pitch, unit) = (self.u32(lanes), self.u32(stored.pitch), self.u32(16));
+        let own = self.early(Opcode::Rem, [lane, lanes_value], [], Type::U32);
+        let further = self.early(Opcode::Div, [lane, lanes_value], [], Type::U32);
+        let row = self.early(Opcode::Add, [first_line, own], [], Type::U32);
+        let down = self.early(Opcode::Mul, [row, pitch], [], Type::U32);
+        let along = self.early(Opcode::Mul, [further, unit], [], Type::U32);
+        let offset = self.early(Opcode::Add, [down, along], [], Type::U32);
+        let place = self.value(Opcode::PtrAdd, [stored.base, offset], [], SHARED);
+        self.further(place, line * stored.pitch + byte)
+    }
+
+    fn fragment_a(&mut self, left: &Stored, row: Value, i: u32, k: u32, atom: &Atom) -> Value {
+        let values = u16::try_from(16 * atom.shape.k / 32).unwrap_or(0);
+        let ty = Type::Vector(atom.a, values);
+        let count = atom.shape.k * left.element.bits() / 128;
+        let size = bytes(left.element);
+        if left.along_k {
+            // Matrices of 8 rows and 16 bytes: rows 0 to 7, 8 to 15, then the same 16 bytes further.
+            let address = self.lane_address(left, row, i, k * size, 16);
+            return self.value(Opcode::LdMatrix, [address], [Count(2 * count).into()], ty);
+        }
+        // Lines run along rows: lane l gives line l % 8 of k, and the matrices come as (k, rows), (k, rows + 8), (k + 8, rows), ….
+        let lane = self.number(Holder::Lane);
+        let (eight, two) = (self.u32(8), self.u32(2));
+        let line = self.early(Opcode::Rem, [lane, eight], [], Type::U32);
+        let matrix = self.early(Opcode::Div, [lane, eight], [], Type::U32);
+        let (half, deeper) = (
+            self.early(Opcode::Rem, [matrix, two], [], Type::U32),
+            self.early(Opcode::Div, [matrix, two], [], Type::U32),
+        );
+        let address = self.turned_address(left, row, (line, deeper, half), (k, i));
+        self.value(Opcode::LdMatrix, [address], [Count(2 * count).into(), Flags::TRANS.into()], ty)
+    }
+
+    /// The address of line `k + line + 8 * deeper`, element `first + at + 8 * half`.
+    fn turned_address(
+        &mut self,
+        stored: &Stored,
+        first: Value,
+        (line, deeper, half): (Value, Value, Value),
+        (k, at): (u32, u32),
+    ) -> Value {
+        let (eight, pitch, size) = (self.u32(8), self.u32(stored.pitch), self.u32(bytes(stored.element)));
+        let deeper = self.early(Opcode::Mul, [deeper, eight], [], Type::U32);
+        let line = self.early(Opcode::Add, [line, deeper], [], Type::U32);
+        let half = self.early(Opcode::Mul, [half, eight], [], Type::U32);
+        let element = self.early(Opcode::Add, [first, half], [], Type::U32);
+        let down = self.early(Opcode::Mul, [line, pitch], [], Type::U32);
+        let along = self.early(Opcode::Mul, [element, size], [], Type::U32);
+        let offset = self.early(Opcode::Add, [down, along], [], Type::U32);
+        let place = self.value(Opcode::PtrAdd, [stored.base, offset], [], SHARED);
+        self.further(place, k * stored.pitch + at * bytes(stored.element))
+    }
+
+    fn fragment_b(&mut self, right: &Stored, column: Value, j: u32, k: u32, atom: &Atom) -> Value {
+        let values = u16::try_from(8 * atom.shape.k / 32).unwrap_or(0);
+        let ty = Type::Vector(atom.b, values);
+        let count = atom.shape.k * right.element.bits() / 128;
+        if right.along_k {
+            let address = self.lane_address(right, column, j, k * bytes(right.element), 8);
+            return self.value(Opcode::LdMatrix, [address], [Count(count).into()], ty);
+        }
+        let lane = self.number(Holder::Lane);
+        let eight = self.u32(8);
+        let line = self.early(Opcode::Rem, [lane, eight], [], Type::U32);
+        let deeper = self.early(Opcode::Div, [lane, eight], [], Type::U32);
+        let zero = self.u32(0);
+        let address = self.turned_address(right, column, (line, deeper, zero), (k, j));
+        self.value(Opcode::LdMatrix, [address], [Count(count).into(), Flags::TRANS.into()], ty)
+    }
+
+    /// Every thread multiplies for its own sums.
+    fn dot_of_threads(&mut self, data: &OpData) {
+        let [a, b, c] = [data.operands[0], data.operands[1], data.operands[2]];
+        self.remark(
+            RemarkKind::Missed,
+            format!(
+                "no tensor core multiplies {} by {} here; threads do, at a fraction of its speed",
+                self.source.ty(a),
+                self.source.ty(b)
+            ),
+        );
+        let layout = self.layout(data.results[0]);
+        let sums = self.tile_in(c, &layout);
+        let room = |this: &Self, value: Value| this.shape(value).elements() * bytes(this.element(value)) + 16;
+        self.scratch.make_room(room(self, a) + room(self, b));
+        let (left, right) = (self.in_rows(a), self.in_rows(b));
+        let (depth, sum) = (self.shape(a).extents()[1], self.element(c));
+        let [pitch_a, pitch_b] = [self.shape(a).extents()[1], self.shape(b).extents()[1]];
+        let [size_a, size_b] = [bytes(self.element(a)), bytes(self.element(b))];
+        let (row, column) = (self.base(&layout, 0), self.base(&layout, 1));
+        let (line, size) = (self.u32(pitch_a * size_a), self.u32(size_b));
+        let down = self.early(Opcode::Mul, [row, line], [], Type::U32);
+        let along = self.early(Opcode::Mul, [column, size], [], Type::U32);
+        let (zero, end, one) = (self.u32(0), self.u32(depth), self.u32(1));
+        let mut operands = vec![zero, end, one];
+        operands.extend(&sums.registers);
+        let types = vec![Type::Scalar(sum); layout.count()];
+        let op = self.push(Opcode::For, operands, [], types);
+        let offsets = layout.offsets();
+        let body = |this: &mut Self, region: tilewright_ir::Region| -> Result<Vec<Value>> {
+            let k = this.builder.func.add_arg(region, Type::U32);
+            let own: Vec<Value> =
+                offsets.iter().map(|_| this.builder.func.add_arg(region, Type::Scalar(sum))).collect();
+            let (step_a, step_b) = (this.u32(size_a), this.u32(pitch_b * size_b));
+            let deeper = this.binary(Opcode::Mul, k, step_a);
+            let place = this.binary(Opcode::Add, down, deeper);
+            let of_a = this.value(Opcode::PtrAdd, [left, place], [], SHARED);
+            let deeper = this.binary(Opcode::Mul, k, step_b);
+            let place = this.binary(Opcode::Add, along, deeper);
+            let of_b = this.value(Opcode::PtrAdd, [right, place], [], SHARED);
+            let mut known: std::collections::HashMap<(bool, u32), Value> = std::collections::HashMap::new();
+            let mut out = Vec::with_capacity(own.len());
+            for (offset, own) in offsets.iter().zip(own) {
+                // Behind the end of the tile there is nothing to read; the last line stands in.
+                let inside = this.is_inside(&layout, offset);
+                let mut factors = Vec::new();
+                for (is_a, at) in [(true, offset[0]), (false, offset[1])] {
+                    let factor = match known.get(&(is_a, at)).filter(|_| inside.is_none()) {
+                        Some(&factor) => factor,
+                        None => {
+                            let (base, from, bytes) =
+                                if is_a { (of_a, a, at * pitch_a * size_a) } else { (of_b, b, at * size_b) };
+                            let ty = Type::Scalar(this.element(from));
+                            let address = this.further(base, bytes);
+                            let loaded = match inside {
+                                None => this.value(Opcode::Load, [address], [], ty),
+                                Some(inside) => {
+                                    let zero = this.constant(ty, 0);
+                                    this.value(Opcode::LoadIf, [address, inside, zero], [], ty)
+                                }
+                            };
+                            let wide = if this.element(from) == sum {
+                                loaded
+                            } else {
+                                this.value(Opcode::Cvt, [loaded], [], Type::Scalar(sum))
+                            };
+                            known.insert((is_a, at), wide);
+                            wide
+                        }
+                    };
+                    factors.push(factor);
+                }
+                out.push(this.value(Opcode::Fma, [factors[0], factors[1], own], [], Type::Scalar(sum)));
+            }
+            Ok(out)
+        };
+        // The region of a loop that this file writes cannot fail.
+        let _ = self.fill(op, body);
+        let registers = self.builder.func.op(op).results.to_vec();
+        self.hold(data.results[0], Held::Tile(Tile { layout, registers }));
+    }
+
+    /// A tile in shared memory, row by row without gaps.
+    fn in_rows(&mut self, factor: Value) -> Value {
+        let element = self.element(factor);
+        let tile = self.tile(factor);
+        self.left_in_rows(&tile, element)
     }
 }

@@ -56,6 +56,14 @@ impl Scratch {
         self.remote.push(0..u32::MAX);
     }
 
+    /// Makes sure that the next pieces, so many bytes together, do not overlap each other.
+    pub(super) fn make_room(&mut self, bytes: u32) {
+        if self.next + bytes > TURN.max(self.size) {
+            self.next = 0;
+        }
+        self.size = self.size.max(self.next + bytes);
+    }
+
     fn take(&mut self, bytes: u32) -> Range<u32> {
         let bytes = bytes.next_multiple_of(16);
         if self.next + bytes > TURN.max(self.size) {

@@ -287,6 +287,7 @@ impl Lowering<'_> {
         let writes = self.speaks(layout, axis, &[Holder::Lane], &holders);
         let mut columns: Vec<Vec<Vec<Value>>> = Vec::new();
         let mut pieces = Vec::new();
+        self.scratch.make_room(elements.iter().map(|&e| lines * count * warps * bytes(e) + 16).sum());
         for (i, &element) in elements.iter().enumerate() {
             let size = bytes(element);
             let (piece, base) = self.scratch(lines * count * warps * size);
