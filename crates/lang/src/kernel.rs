@@ -6,6 +6,7 @@ use tilewright_hardware::TensorMapSpec;
 use tilewright_ir::{Element as Kind, Func, Launch, Module, Type, Value, verify};
 
 use crate::Error;
+use crate::access;
 use crate::element::Element;
 use crate::memory::{Ptr, space};
 use crate::tensor_map::TensorMap;
@@ -38,6 +39,7 @@ pub struct Kernel {
     func: Func,
     maps: Vec<(String, TensorMapSpec)>,
     elements: Vec<(String, Kind)>,
+    views: Vec<ViewInfo>,
 }
 
 impl Kernel {
@@ -83,11 +85,34 @@ impl Kernel {
         self.maps.iter().find(|(name, _)| name == parameter).map(|(_, spec)| spec)
     }
 
+    /// The views among the parameters, in their order, and what the kernel does to each.
+    #[must_use]
+    pub fn views(&self) -> &[ViewInfo] {
+        &self.views
+    }
+
     /// The elements that a pointer or tensor map among the parameters leads to, as the author wrote it: `Global<f32>` leads to f32.
     #[must_use]
     pub fn element(&self, parameter: &str) -> Option<Kind> {
         self.elements.iter().find(|(name, _)| name == parameter).map(|&(_, element)| element)
     }
+}
+
+/// A view among the parameters of a kernel of the tile level: what a launch must know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ViewInfo {
+    /// The name of the parameter: of its pointer, and before `_extent0` and `_stride0`, which follow it.
+    pub name: String,
+    /// What it holds.
+    pub element: Kind,
+    /// The number of its dimensions.
+    pub rank: usize,
+    /// The kernel may read it.
+    pub reads: bool,
+    /// The kernel may write to it.
+    pub writes: bool,
+    /// The axes along which the kernel relies on a stride of 1.
+    pub unit_strides: Vec<bool>,
 }
 
 /// Runs `body` as the kernel's code and checks the result.
@@ -112,27 +137,35 @@ pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Result<Kernel, Error> {
         func.params.get(position).map(|param| param.name.clone())
     };
     let maps = tracer.maps.into_iter().filter_map(|(value, spec)| Some((name_of(value)?, spec))).collect();
-    let elements =
+    let elements: Vec<(String, Kind)> =
         tracer.elements.into_iter().filter_map(|(value, of)| Some((name_of(value)?, of))).collect();
-    Ok(Kernel { func, maps, elements })
+    let accesses = access::of_pointers(&func, tracer.views.iter().map(|&(pointer, _)| pointer));
+    let views = tracer.views.into_iter().zip(accesses).filter_map(|((pointer, unit_strides), access)| {
+        let name = name_of(pointer)?;
+        let &(_, element) = elements.iter().find(|(of, _)| *of == name)?;
+        let rank = unit_strides.len();
+        Some(ViewInfo { name, element, rank, reads: access.reads, writes: access.writes, unit_strides })
+    });
+    let views = views.collect();
+    Ok(Kernel { func, maps, elements, views })
 }
 
 /// What a run-time parameter of a kernel can be.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a run-time parameter of a kernel",
-    note = "run-time parameters are `Val<T>`, `Global<T>` and `TensorMap<T>`"
+    note = "run-time parameters are `Val<T>`, `Global<T>`, `TensorMap<T>` and `View<T, R>`"
 )]
 pub trait Argument {
     /// Declares the parameter.
     fn declare(name: &str) -> Self;
 }
 
-fn declare(name: &str, ty: Type, align: u32) -> Value {
+pub(crate) fn declare(name: &str, ty: Type, align: u32) -> Value {
     trace::with(|t| t.builder.func.add_param(name, ty, align))
 }
 
 /// Declares a parameter that leads to elements in memory.
-fn declare_memory<T: Element>(name: &str, ty: Type, align: u32) -> Value {
+pub(crate) fn declare_memory<T: Element>(name: &str, ty: Type, align: u32) -> Value {
     let value = declare(name, ty, align);
     trace::with(|t| t.elements.push((value, T::ELEMENT)));
     value

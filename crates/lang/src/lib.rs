@@ -30,6 +30,8 @@
 //! [`barrier`](mod@barrier) and [`Pipeline`], [`TensorMap`] copies, [`WarpMma`] and [`Accumulator`] for tensor cores, [`role`] for
 //! warp specialisation, [`math`] functions. [`prelude`] has all names.
 //!
+//! This is the level of threads. At the level of [tiles](mod@tile), a kernel says what a whole block does, and the compiler distributes it.
+//!
 //! Contract: staging has no side effects and does no I/O, except that a report of a mistake shows the line of source it is about.
 //! Nothing is inserted behind the author's back: no barrier, no fence, no bounds check.
 //!
@@ -40,6 +42,7 @@
 #[allow(unused_extern_crates, reason = "kernels written inside this crate expand to this name")]
 extern crate self as tilewright_lang;
 
+mod access;
 pub mod barrier;
 mod copy;
 mod debug;
@@ -59,6 +62,7 @@ pub mod stage;
 mod tensor;
 mod tensor_map;
 mod thread_map;
+pub mod tile;
 mod trace;
 mod value;
 mod vector;
@@ -89,7 +93,7 @@ pub mod prelude {
     pub use crate::element::{E2m1, E4m3, E5m2, Element, Float, Integer, Logic, Number, Tf32, Ue8m0, Word};
     pub use crate::error::Error;
     pub use crate::fragment::Fragment;
-    pub use crate::kernel::{Argument, Kernel};
+    pub use crate::kernel::{Argument, Kernel, ViewInfo};
     pub use crate::memory::{
         Access, ClusterPtr, Global, Index, L2Policy, Matrix, Ptr, SharedPtr, local, space,
     };
@@ -105,7 +109,7 @@ pub mod prelude {
     pub use crate::tensor::{Coordinates, IntoTile, Ring, Shared, k_major, mn_major};
     pub use crate::tensor_map::{Coordinate, CopyOptions, EditableMap, TensorMap};
     pub use crate::unroll;
-    pub use crate::value::{Operand, Val, Widen, div_ceil, max, min, select, val};
+    pub use crate::value::{Operand, Selects, Val, Widen, div_ceil, max, min, select, val};
     pub use crate::vector::Vector;
     pub use crate::warp::{
         ALL_LANES, Shuffled, active_mask, ballot, broadcast, elect, match_all, match_any, redux,

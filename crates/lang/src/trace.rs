@@ -25,6 +25,8 @@ pub(crate) struct Tracer {
     pub(crate) maps: Vec<(Value, TensorMapSpec)>,
     /// What parameters point to.
     pub(crate) elements: Vec<(Value, Element)>,
+    /// The pointers of parameters that are views, and along which axes their strides are promised to be 1.
+    pub(crate) views: Vec<(Value, Vec<bool>)>,
 }
 
 thread_local! {
@@ -50,6 +52,7 @@ pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Tracer {
         layouts: Vec::new(),
         maps: Vec::new(),
         elements: Vec::new(),
+        views: Vec::new(),
     };
     let at = Location::caller();
     tracer.last = tracer.builder.func.locations.add(at.file(), at.line(), at.column(), Frame::KERNEL);

@@ -7,6 +7,7 @@ use std::ops;
 use tilewright_ir::{Attr, Flags, Funnel, Half, Lut, Opcode, Permute, Round, Type, Value};
 
 use crate::element::{Element, Float, Integer, Logic, Number, Word};
+use crate::tile::TileOperand;
 use crate::trace;
 
 /// A value that the kernel computes when it runs.
@@ -38,7 +39,7 @@ impl<T> fmt::Debug for Val<T> {
     label = "expected `{T}` or `Val<{T}>`",
     note = "there are no implicit conversions: write `.cast::<{T}>()`, or give a constant its type as in `1u32` or `0.5f32`"
 )]
-pub trait Operand<T>: Copy {
+pub trait Operand<T>: TileOperand<T, Output = Val<T>> {
     /// The value.
     #[track_caller]
     fn val(self) -> Val<T>;
@@ -65,7 +66,30 @@ pub fn val<T: Element>(constant: T) -> Val<T> {
     constant.val()
 }
 
-/// `yes` where the condition holds, else `no`. Both are computed.
+/// A condition that chooses between values of type `T`, or a tile of conditions that choose between tiles of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot choose between `{Y}` and `{N}`",
+    note = "the condition is a `Val<bool>`, or a `Tile<bool>` for tiles; both values have one type, and constants need theirs, as in `0u32`"
+)]
+pub trait Selects<T, Y, N> {
+    /// `Val<T>` or `Tile<T>`.
+    type Output;
+    /// One of both.
+    #[track_caller]
+    fn choose(self, yes: Y, no: N) -> Self::Output;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Element, Y: Operand<T>, N: Operand<T>> Selects<T, Y, N> for Val<bool> {
+    type Output = Val<T>;
+    #[track_caller]
+    fn choose(self, yes: Y, no: N) -> Val<T> {
+        let (yes, no) = (yes.val(), no.val());
+        Val::of(trace::value(Opcode::Select, [self.id, yes.id, no.id], [], None))
+    }
+}
+
+/// `yes` where the condition holds, else `no`. Both are computed. With a tile of conditions, element by element.
 ///
 /// ```
 /// use tilewright_lang::prelude::*;
@@ -78,9 +102,8 @@ pub fn val<T: Element>(constant: T) -> Val<T> {
 /// # Ok::<(), tilewright_lang::Error>(())
 /// ```
 #[track_caller]
-pub fn select<T: Element>(condition: Val<bool>, yes: impl Operand<T>, no: impl Operand<T>) -> Val<T> {
-    let (yes, no) = (yes.val(), no.val());
-    Val::of(trace::value(Opcode::Select, [condition.id, yes.id, no.id], [], None))
+pub fn select<T, C: Selects<T, Y, N, Output = O>, Y, N, O>(condition: C, yes: Y, no: N) -> O {
+    condition.choose(yes, no)
 }
 
 /// The smaller of two.
@@ -188,6 +211,12 @@ impl<T: Number> Val<T> {
 }
 
 impl<T: Integer> Val<T> {
+    /// `self / other` rounded up. `self + other - 1` must not wrap.
+    #[track_caller]
+    pub fn div_ceil(self, other: impl Operand<T>) -> Val<T> {
+        div_ceil(self, other)
+    }
+
     /// The high half of the product.
     #[track_caller]
     pub fn mul_hi(self, other: impl Operand<T>) -> Val<T> {
@@ -404,11 +433,11 @@ impl<T: Float> Val<T> {
 
 macro_rules! operators {
     ($( $trait:ident $method:ident $assign_trait:ident $assign:ident $bound:ident $code:ident; )*) => {$(
-        impl<T: $bound, R: Operand<T>> ops::$trait<R> for Val<T> {
-            type Output = Val<T>;
+        impl<T: $bound, R: TileOperand<T>> ops::$trait<R> for Val<T> {
+            type Output = R::Output;
             #[track_caller]
-            fn $method(self, rhs: R) -> Val<T> {
-                self.binary(Opcode::$code, rhs, [])
+            fn $method(self, rhs: R) -> R::Output {
+                rhs.after(self, Opcode::$code)
             }
         }
         impl<T: $bound, R: Operand<T>> ops::$assign_trait<R> for Val<T> {

@@ -62,8 +62,8 @@ use proc_macro::TokenStream;
 /// let kernel = axpy::stage(256)?;
 /// ```
 ///
-/// A parameter is a run-time argument if its type is `Val`, `Global` or `TensorMap`, or if it carries
-/// `#[runtime]`. Any other, or one with `#[constant]`, is a constant: an ordinary Rust value, known when the kernel is
+/// A parameter is a run-time argument if its type is `Val`, `Global`, `TensorMap` or `View`, or if it
+/// carries `#[runtime]`. Any other, or one with `#[constant]`, is a constant: an ordinary Rust value, known when the kernel is
 /// staged.
 ///
 /// Options, all of them optional; expressions may use the constants:

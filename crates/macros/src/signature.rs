@@ -14,7 +14,7 @@ use crate::refuse::{Refusal, Refusals};
 
 /// The language's parameter types, by the last segment of their path: what the launch passes. Other types take
 /// `#[runtime]`.
-const RUNTIME_TYPES: &[&str] = &["Val", "Global", "TensorMap"];
+const RUNTIME_TYPES: &[&str] = &["Val", "Global", "TensorMap", "View"];
 
 /// One parameter of a kernel.
 pub(crate) struct Parameter {

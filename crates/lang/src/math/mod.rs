@@ -1,4 +1,4 @@
-//! Elementary functions, as methods of `Val` and `Vector` of f32, f16 and bf16.
+//! Elementary functions, as methods of `Val`, `Vector` and `Tile` of f32, f16 and bf16.
 //!
 //! Each comes in two forms. The plain name is accurate for every argument: subnormal numbers, infinities, NaN and signed zeros
 //! included. The name with `_fast` is the shortest sequence around the hardware's approximation; it takes subnormal numbers for zero
@@ -42,6 +42,7 @@ use half::{bf16, f16};
 use tilewright_ir::{Element as Kind, Flags, Opcode};
 
 use crate::element::Element;
+use crate::tile::{self, Tile, TileOperand};
 use crate::trace;
 use crate::value::{Operand, Val};
 use crate::vector::Vector;
@@ -135,6 +136,32 @@ macro_rules! functions {
         functions!(@half f16; $( $name $fast $module ($ulp16 $absolute16) $half ($($argument)?) )*);
         functions!(@half bf16; $( $name $fast $module ($ulpb16 $absoluteb16) $half ($($argument)?) )*);
         $( functions!(@vector $name $fast $half ($($argument)?)); )*
+        functions!(@tile f32; $( $name $fast ($($argument)?) )*);
+        functions!(@tile f16; $( $name $fast ($($argument)?) )*);
+        functions!(@tile bf16; $( $name $fast ($($argument)?) )*);
+    };
+    (@tile $ty:ty; $( $name:ident $fast:ident ($($argument:ident)?) )*) => {
+        /// Elementary functions of each element; see [`math`](mod@crate::math).
+        impl Tile<$ty> {$(
+            functions!(@of_each $ty; $name ($($argument)?));
+            functions!(@of_each $ty; $fast ($($argument)?));
+        )*}
+    };
+    (@of_each $ty:ty; $name:ident ()) => {
+        #[doc = concat!("[`", stringify!($name), "`](Val::<", stringify!($ty), ">::", stringify!($name), ") of each element.")]
+        #[must_use]
+        #[track_caller]
+        pub fn $name(self) -> Tile<$ty> {
+            tile::unary(self, |x: Val<$ty>| x.$name())
+        }
+    };
+    (@of_each $ty:ty; $name:ident ($argument:ident)) => {
+        #[doc = concat!("[`", stringify!($name), "`](Val::<", stringify!($ty), ">::", stringify!($name), ") of each pair of elements.")]
+        #[must_use]
+        #[track_caller]
+        pub fn $name(self, $argument: impl TileOperand<$ty>) -> Tile<$ty> {
+            tile::binary(self, $argument, |x: Val<$ty>, $argument: Val<$ty>| x.$name($argument))
+        }
     };
     (@half $ty:ty; $(
         $name:ident $fast:ident $module:ident ($ulp:literal $absolute:literal) $half:ident ($($argument:ident)?)

@@ -12,7 +12,8 @@ use crate::value::Val;
 /// What can stand after `if` and `while`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a condition",
-    note = "a condition is a `bool`, decided while staging, or a `Val<bool>`, decided when the kernel runs"
+    note = "a condition is a `bool`, decided while staging, or a `Val<bool>`, decided when the kernel runs",
+    note = "a tile of conditions chooses by element: `select(conditions, a, b)`; `conditions.any_all()` is one condition"
 )]
 pub trait Condition {
     /// The object that runs the arms of an `if` with results of type `V`.

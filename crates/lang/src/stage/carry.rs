@@ -101,6 +101,27 @@ pub(super) fn hand_on<C: Carry + ?Sized>(
     values
 }
 
+/// The values of a variable at the end of a round of a loop: like those at its start, or a report. Types are rustc's business, but the
+/// shape of a tile is part of its type only here.
+pub(super) fn next_round<C: Carry + ?Sized>(
+    at: &'static Location<'static>,
+    variable: &C,
+    start: &[Value],
+) -> Vec<Value> {
+    let mut values = hand_on(at, variable, start.len());
+    for (value, &before) in values.iter_mut().zip(start) {
+        let (from, to) = trace::with(|t| (t.ty(before), t.ty(*value)));
+        if from != to {
+            let message = format!(
+                "a variable that this loop carries is {from} at the start of a round and {to} at its end; its shape must stay"
+            );
+            report_at(at, &message);
+            *value = trace::poison(from);
+        }
+    }
+    values
+}
+
 pub(super) fn report_at(at: &'static Location<'static>, message: &str) {
     trace::with(|t| {
         let loc = t.place(at);

@@ -74,7 +74,7 @@ impl<T: PartialEq> Equals<T> for T {
 }
 
 #[track_caller]
-fn compare<T>(a: Val<T>, b: impl Operand<T>, how: Cmp) -> Val<bool> {
+pub(crate) fn compare<T>(a: Val<T>, b: impl Operand<T>, how: Cmp) -> Val<bool> {
     let b = b.val();
     Val::of(trace::value(Opcode::Cmp, [a.id, b.id], [how.into()], None))
 }
@@ -156,7 +156,7 @@ pub fn ne<A: Equals<B, Output = O>, B, O>(a: &A, b: &B) -> O {
 /// `&&`. The right side is only evaluated, or executed, if the left side holds.
 #[diagnostic::on_unimplemented(
     message = "no `&&` of `{Self}` and `{B}`",
-    note = "both sides are `bool` or `Val<bool>`"
+    note = "both sides are `bool` or `Val<bool>`; tiles of conditions are combined with `&`"
 )]
 pub trait And<B> {
     /// `bool` or `Val<bool>`.
@@ -169,7 +169,7 @@ pub trait And<B> {
 /// `||`. The right side is only evaluated, or executed, if the left side does not hold.
 #[diagnostic::on_unimplemented(
     message = "no `||` of `{Self}` and `{B}`",
-    note = "both sides are `bool` or `Val<bool>`"
+    note = "both sides are `bool` or `Val<bool>`; tiles of conditions are combined with `|`"
 )]
 pub trait Or<B> {
     /// `bool` or `Val<bool>`.

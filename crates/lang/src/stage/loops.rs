@@ -6,7 +6,7 @@ use std::panic::Location;
 use tilewright_ir::{Op, Opcode, Type, Value};
 
 use super::branch::Condition;
-use super::carry::{Carry, close_at, hand_on, values_of};
+use super::carry::{Carry, close_at, next_round, values_of};
 use crate::element::Integer;
 use crate::trace;
 use crate::value::{Operand, Val};
@@ -107,7 +107,8 @@ impl StagedLoop {
 
     /// Takes the value of a variable after the condition, which may have changed it.
     pub fn hold<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        self.body.extend(hand_on(self.at, variable, self.sizes[self.turn]));
+        let start = slot(&self.args, &self.sizes, self.turn);
+        self.body.extend(next_round(self.at, variable, &start));
         self.turn += 1;
     }
 
@@ -138,7 +139,8 @@ impl StagedLoop {
 
     /// Takes the value of a variable at the end of the body.
     pub fn leave<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        self.yields.extend(hand_on(self.at, variable, self.sizes[self.turn]));
+        let start = slot(&self.args, &self.sizes, self.turn);
+        self.yields.extend(next_round(self.at, variable, &start));
         self.turn += 1;
     }
 
@@ -298,7 +300,8 @@ impl<T> StagedFor<T> {
 
     /// Takes the value of a variable at the end of the body.
     pub fn leave<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        self.yields.extend(hand_on(self.at, variable, self.sizes[self.turn]));
+        let start = slot(&self.args, &self.sizes, self.turn);
+        self.yields.extend(next_round(self.at, variable, &start));
         self.turn += 1;
     }
 

@@ -18,6 +18,7 @@ use tilewright_ir::{Frame, Loc};
 pub(crate) use branch::when;
 pub use branch::{Condition, HostBranch, StagedBranch, branch};
 pub use carry::Carry;
+pub(crate) use compare::compare;
 pub use compare::{And, Compare, Equals, Or, and, eq, ge, gt, le, lt, ne, or};
 pub use loops::{
     HostFor, HostLoop, RangeThrough, RangeTo, Source, StagedFor, StagedLoop, StagedRange, TypeOf, each,

@@ -1,0 +1,66 @@
+//! Matrix products of tiles.
+
+use half::{bf16, f16};
+use tilewright_ir::{Flags, Opcode};
+
+use super::value::Tile;
+use crate::element::{E4m3, E5m2, Element};
+use crate::trace;
+
+/// What a tile of this type can be multiplied with, and the type of the sums.
+#[diagnostic::on_unimplemented(
+    message = "there is no `dot` of `{Self}` and `{B}` with sums of `{C}`",
+    note = "known are f16, bf16 and f32 factors (the same twice), and E4m3 or E5m2, all with f32 sums; f64; i8 or u8 with i32 sums"
+)]
+pub trait Factor<B, C>: Element {}
+
+macro_rules! factors {
+    ($( $a:ty, $b:ty => $c:ty; )*) => {$( impl Factor<$b, $c> for $a {} )*};
+}
+
+factors! {
+    f16, f16 => f32;
+    bf16, bf16 => f32;
+    f32, f32 => f32;
+    E4m3, E4m3 => f32;
+    E4m3, E5m2 => f32;
+    E5m2, E4m3 => f32;
+    E5m2, E5m2 => f32;
+    f64, f64 => f64;
+    i8, i8 => i32;
+    i8, u8 => i32;
+    u8, i8 => i32;
+    u8, u8 => i32;
+}
+
+/// The matrix product `a * b + acc`, of m x k, k x n and m x n elements.
+///
+/// Products are exact and summed in the type of `acc`, in an order that the compiler chooses. f32 factors are not rounded; with
+/// [`dot_tf32`] they may be.
+#[must_use]
+#[track_caller]
+pub fn dot<A: Factor<B, C>, B: Element, C: Element>(a: Tile<A>, b: Tile<B>, acc: Tile<C>) -> Tile<C> {
+    product(a, b, acc, Flags::NONE)
+}
+
+/// [`dot`] of f32 factors that may be rounded to the 10-bit mantissas of tf32, as the tensor cores read them.
+#[must_use]
+#[track_caller]
+pub fn dot_tf32(a: Tile<f32>, b: Tile<f32>, acc: Tile<f32>) -> Tile<f32> {
+    product(a, b, acc, Flags::TF32)
+}
+
+#[track_caller]
+fn product<A, B, C>(a: Tile<A>, b: Tile<B>, acc: Tile<C>, flags: Flags) -> Tile<C> {
+    let (x, y, z) = (a.shape(), b.shape(), acc.shape());
+    let fits = match (x.extents(), y.extents(), z.extents()) {
+        (&[m, k], &[l, n], &[rows, columns]) => m == rows && k == l && n == columns,
+        _ => false,
+    };
+    if !fits {
+        trace::error(format!("`dot` of {x} and {y} elements onto {z}; expected m x k, k x n and m x n"));
+        return acc;
+    }
+    let attrs = (flags != Flags::NONE).then(|| flags.into());
+    Tile::of(trace::value(Opcode::Dot, [a.id, b.id, acc.id], attrs, None))
+}

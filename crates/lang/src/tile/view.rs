@@ -1,0 +1,475 @@
+//! [`View`]: a tensor in memory, and the boxes of it that tiles are loaded from and stored to.
+
+use tilewright_ir::{Attr, Cache, Evict, Opcode, Type, Value};
+
+use super::position::{Coordinate, Position};
+use super::value::{Tile, TileOperand, axis_of, grown, shape_of};
+use crate::element::Element;
+use crate::kernel::{Argument, declare, declare_memory};
+use crate::memory::Global;
+use crate::stage::Carry;
+use crate::trace;
+use crate::value::{Operand, Val};
+
+/// A tensor of `R` dimensions in global memory: a pointer, how far it extends along each axis, and the distances of neighbours along
+/// each axis in elements.
+///
+/// As a kernel parameter `x`, it is a pointer `x`, then `x_extent0`, ... (u32), then `x_stride0`, ... (i64). Extents are below 2^31.
+/// Outermost axes come first; any strides will do, and what is promised of them ([`unit_stride`](View::unit_stride),
+/// [`aligned`](View::aligned), [`stride_multiple`](View::stride_multiple)) lets accesses be wide.
+///
+/// ```
+/// use tilewright_lang::tile::prelude::*;
+///
+/// #[kernel]
+/// fn transpose(x: View<f32, 2>, out: View<f32, 2>) {
+///     let (i, j) = (program_id(0), program_id(1));
+///     let tile = x.tile([64, 64]).block((i, j)).load();
+///     out.tile([64, 64]).block((j, i)).store(tile.transpose());
+/// }
+///
+/// let kernel = transpose::stage()?;
+/// let names: Vec<&str> = kernel.parameters().map(|(name, ..)| name).collect();
+/// assert_eq!(names[..5], ["x", "x_extent0", "x_extent1", "x_stride0", "x_stride1"]);
+/// let out = &kernel.views()[1];
+/// assert!(out.name == "out" && out.rank == 2 && out.writes && !out.reads);
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
+pub struct View<T, const R: usize> {
+    ptr: Global<T>,
+    extents: [Val<u32>; R],
+    strides: [Val<i64>; R],
+}
+
+impl<T, const R: usize> Clone for View<T, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const R: usize> Copy for View<T, R> {}
+
+impl<T, const R: usize> std::fmt::Debug for View<T, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:?} {:?}", self.ptr, self.extents, self.strides)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, const R: usize> Carry for View<T, R> {
+    fn values(&self, out: &mut Vec<Value>) {
+        self.ptr.values(out);
+        self.extents.values(out);
+        self.strides.values(out);
+    }
+    fn replace(&mut self, from: &mut dyn Iterator<Item = Value>) {
+        self.ptr.replace(from);
+        self.extents.replace(from);
+        self.strides.replace(from);
+    }
+}
+
+impl<T: Element, const R: usize> Argument for View<T, R> {
+    fn declare(name: &str) -> Self {
+        let ty = Type::Pointer(tilewright_ir::Space::Global);
+        let ptr = Global::of(declare_memory::<T>(name, ty, T::ELEMENT.bytes()));
+        let extents = std::array::from_fn(|i| Val::of(declare(&format!("{name}_extent{i}"), Type::U32, 0)));
+        let strides = std::array::from_fn(|i| Val::of(declare(&format!("{name}_stride{i}"), Type::I64, 0)));
+        trace::with(|t| t.views.push((ptr.id, vec![false; R])));
+        View { ptr, extents, strides }
+    }
+}
+
+impl<T: Element, const R: usize> View<T, R> {
+    /// A view of memory that a pointer leads to. Strides count elements.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    /// #[kernel]
+    /// fn k(x: Global<f32>, n: Val<u32>) {
+    ///     let x = View::new(x, [n, n], [n.cast::<i64>(), val(1)]);
+    ///     x.tile([8, 8]).at((0, 0)).store(Tile::zeros([8, 8]));
+    /// }
+    /// k::stage()?;
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn new(pointer: Global<T>, extents: [impl Operand<u32>; R], strides: [impl Operand<i64>; R]) -> Self {
+        trace::here();
+        View { ptr: pointer, extents: extents.map(Operand::val), strides: strides.map(Operand::val) }
+    }
+
+    /// Extents and strides.
+    pub(super) fn bounds(self) -> ([Val<u32>; R], [Val<i64>; R]) {
+        (self.extents, self.strides)
+    }
+
+    /// The pointer to the first element.
+    #[must_use]
+    pub fn pointer(self) -> Global<T> {
+        self.ptr
+    }
+
+    /// The extent along an axis.
+    #[must_use]
+    #[track_caller]
+    pub fn extent(self, axis: i32) -> Val<u32> {
+        match axis_of(axis, R) {
+            Some(axis) => self.extents[axis],
+            None => 1.val(),
+        }
+    }
+
+    /// The distance of neighbours along an axis, in elements.
+    #[must_use]
+    #[track_caller]
+    pub fn stride(self, axis: i32) -> Val<i64> {
+        match axis_of(axis, R) {
+            Some(axis) => self.strides[axis],
+            None => 1.val(),
+        }
+    }
+
+    /// A tile of these extents somewhere in the view: say where with [`at`](TileRef::at) or [`block`](TileRef::block).
+    #[must_use]
+    #[track_caller]
+    pub fn tile(self, shape: [u32; R]) -> TileRef<T, R> {
+        let shape = shape_of(&shape);
+        TileRef { view: self, shape: std::array::from_fn(|i| shape.extents().get(i).copied().unwrap_or(1)) }
+    }
+
+    /// Loads one element, the same for the whole program. Nothing is checked: the position must be inside.
+    #[must_use]
+    #[track_caller]
+    pub fn load_scalar(self, position: impl Position<R>) -> Val<T> {
+        self.pointer_to(position).load()
+    }
+
+    /// Stores one element, the same for the whole program; nothing if the position is outside.
+    #[track_caller]
+    pub fn store_scalar(self, position: impl Position<R>, value: impl Operand<T>) {
+        trace::here();
+        let value = value.val();
+        self.tile([1; R]).at(position).store(Tile::full(&[1; R][..], value));
+    }
+
+    #[track_caller]
+    fn pointer_to(self, position: impl Position<R>) -> Global<T> {
+        trace::here();
+        let position = position.scaled([1; R]);
+        let terms = position.iter().zip(&self.strides).map(|(&i, &stride)| i.cast::<i64>() * stride);
+        match terms.reduce(|a, b| a + b) {
+            Some(offset) => self.ptr.at(offset),
+            None => self.ptr,
+        }
+    }
+
+    /// The part from a position on: element 0 of the result is the one there, and it extends as far as this view does. The position must
+    /// not be negative; beyond the end nothing is left.
+    #[must_use]
+    #[track_caller]
+    pub fn shift(self, position: impl Position<R>) -> Self {
+        trace::here();
+        let ptr = self.pointer_to(position);
+        let position = position.scaled([1; R]);
+        let extents = std::array::from_fn(|i| {
+            let start = position[i].bitcast::<u32>();
+            self.extents[i] - start.min(self.extents[i])
+        });
+        View { ptr, extents, strides: self.strides }
+    }
+
+    /// `length` elements along an axis from `start` on; fewer where the view ends before. The start must not be negative.
+    #[must_use]
+    #[track_caller]
+    pub fn slice(self, axis: i32, start: impl Coordinate, length: impl Operand<u32>) -> Self {
+        trace::here();
+        let length = length.val();
+        let Some(axis) = axis_of(axis, R) else { return self };
+        let start = start.scaled(1);
+        let mut sliced = View { ptr: self.ptr.at(start.cast::<i64>() * self.strides[axis]), ..self };
+        let left = self.extents[axis] - start.bitcast::<u32>().min(self.extents[axis]);
+        sliced.extents[axis] = left.min(length);
+        sliced
+    }
+
+    /// Axes in another order: axis `i` of the result is axis `order[i]` of this view. Nothing moves in memory.
+    #[must_use]
+    #[track_caller]
+    pub fn permute(self, order: [i32; R]) -> Self {
+        let found: Vec<usize> = order.iter().filter_map(|&axis| axis_of(axis, R)).collect();
+        if (0..R).any(|axis| !found.contains(&axis)) {
+            trace::error(format!(
+                "an order of axes {order:?} for a view of {R} dimensions; expected each axis once"
+            ));
+            return self;
+        }
+        View {
+            ptr: self.ptr,
+            extents: std::array::from_fn(|i| self.extents[found[i]]),
+            strides: std::array::from_fn(|i| self.strides[found[i]]),
+        }
+    }
+
+    /// Promises that this parameter's address is a multiple of `bytes`. The host checks it at launch.
+    #[must_use]
+    #[track_caller]
+    pub fn aligned(self, bytes: u32) -> Self {
+        View { ptr: self.ptr.aligned(bytes), ..self }
+    }
+
+    /// Promises that neighbours along an axis lie side by side in memory: a stride of 1. [`Kernel::views`](crate::Kernel::views) says so to
+    /// the host, which checks it at launch.
+    #[must_use]
+    #[track_caller]
+    pub fn unit_stride(self, axis: i32) -> Self {
+        trace::here();
+        let Some(axis) = axis_of(axis, R) else { return self };
+        // As a parameter, a view has its axes in the order in which it was declared.
+        let known = trace::with(|t| match t.views.iter_mut().find(|(ptr, _)| *ptr == self.ptr.id) {
+            Some((_, unit)) => unit.get_mut(axis).map(|unit| *unit = true).is_some(),
+            None => false,
+        });
+        if !known {
+            trace::error("`unit_stride` is a promise about a parameter; call it on the parameter itself");
+            return self;
+        }
+        let mut view = self;
+        view.strides[axis] = 1.val();
+        view
+    }
+
+    /// Promises that the stride along an axis is a multiple of so many elements: rows that begin at multiples of 16 bytes can be read 16
+    /// bytes at a time. The host checks it at launch.
+    #[must_use]
+    #[track_caller]
+    pub fn stride_multiple(self, axis: i32, of: u32) -> Self {
+        let Some(at) = axis_of(axis, R) else { return self };
+        promise(self.strides[at].id, of, "stride_multiple");
+        self
+    }
+
+    /// Promises that the extent along an axis is a multiple of a number. The host checks it at launch.
+    #[must_use]
+    #[track_caller]
+    pub fn extent_multiple(self, axis: i32, of: u32) -> Self {
+        let Some(at) = axis_of(axis, R) else { return self };
+        promise(self.extents[at].id, of, "extent_multiple");
+        self
+    }
+}
+
+/// Notes that an integer parameter is a multiple of a number.
+#[track_caller]
+fn promise(value: Value, of: u32, method: &str) {
+    if of == 0 {
+        trace::error("a multiple of 0; expected a multiple of at least 1");
+        return;
+    }
+    let known = trace::with(|t| {
+        let func = &mut t.builder.func;
+        let position = func.region(func.body()).args.iter().position(|&arg| arg == value);
+        if let Some(i) = position {
+            func.params[i].align = func.params[i].align.max(of);
+        }
+        position.is_some()
+    });
+    if !known {
+        trace::error(format!("`{method}` is a promise about a parameter; call it on the parameter itself"));
+    }
+}
+
+/// Views of one dimension less.
+macro_rules! fewer_dimensions {
+    ($($rank:literal to $less:literal;)*) => {$(
+        impl<T: Element> View<T, $rank> {
+            /// The view at one index along an axis, which goes.
+            #[must_use]
+            #[track_caller]
+            pub fn select(self, axis: i32, index: impl Coordinate) -> View<T, $less> {
+                trace::here();
+                let index = index.scaled(1);
+                let at = axis_of(axis, $rank).unwrap_or(0);
+                let rest = |i: usize| if i < at { i } else { i + 1 };
+                View {
+                    ptr: self.ptr.at(index.cast::<i64>() * self.strides[at]),
+                    extents: std::array::from_fn(|i| self.extents[rest(i)]),
+                    strides: std::array::from_fn(|i| self.strides[rest(i)]),
+                }
+            }
+
+            /// The view at one index of the first axis, which goes: a row of a matrix.
+            #[must_use]
+            #[track_caller]
+            pub fn row(self, index: impl Coordinate) -> View<T, $less> {
+                self.select(0, index)
+            }
+
+            /// The last two axes swapped. Nothing moves in memory.
+            #[must_use]
+            pub fn transpose(self) -> Self {
+                let mut view = self;
+                view.extents.swap($rank - 2, $rank - 1);
+                view.strides.swap($rank - 2, $rank - 1);
+                view
+            }
+        }
+    )*};
+}
+
+fewer_dimensions! {
+    2 to 1;
+    3 to 2;
+    4 to 3;
+    5 to 4;
+}
+
+/// A box of certain extents somewhere in a view: [`View::tile`].
+pub struct TileRef<T, const R: usize> {
+    view: View<T, R>,
+    shape: [u32; R],
+}
+
+impl<T, const R: usize> Clone for TileRef<T, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const R: usize> Copy for TileRef<T, R> {}
+
+impl<T, const R: usize> std::fmt::Debug for TileRef<T, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} of {:?}", self.shape, self.view)
+    }
+}
+
+impl<T: Element, const R: usize> TileRef<T, R> {
+    /// The box whose first element is at this position. It may begin before the view, or end beyond it.
+    #[must_use]
+    #[track_caller]
+    pub fn at(self, position: impl Position<R>) -> Place<T, R> {
+        let starts = position.scaled([1; R]);
+        Place { view: self.view, shape: self.shape, starts, cache: None, evict: None }
+    }
+
+    /// The box with this number along each axis when the view is cut into boxes of these extents.
+    #[must_use]
+    #[track_caller]
+    pub fn block(self, index: impl Position<R>) -> Place<T, R> {
+        let starts = index.scaled(self.shape);
+        Place { view: self.view, shape: self.shape, starts, cache: None, evict: None }
+    }
+
+    /// How many such boxes the view is cut into along an axis; the last may reach beyond it.
+    #[must_use]
+    #[track_caller]
+    pub fn blocks(self, axis: i32) -> Val<u32> {
+        match axis_of(axis, R) {
+            Some(axis) => self.view.extents[axis].div_ceil(self.shape[axis]),
+            None => 1.val(),
+        }
+    }
+}
+
+/// A box of a view at a certain place, to load or to store.
+pub struct Place<T, const R: usize> {
+    view: View<T, R>,
+    shape: [u32; R],
+    starts: [Val<i32>; R],
+    cache: Option<Cache>,
+    evict: Option<Evict>,
+}
+
+impl<T, const R: usize> Clone for Place<T, R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, const R: usize> Copy for Place<T, R> {}
+
+impl<T, const R: usize> std::fmt::Debug for Place<T, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} at {:?} of {:?}", self.shape, self.starts, self.view)
+    }
+}
+
+impl<T: Element, const R: usize> Place<T, R> {
+    /// What is loaded or stored is used once: caches need not keep it.
+    #[must_use]
+    pub fn streaming(self) -> Self {
+        self.cache(Cache::Streaming)
+    }
+
+    /// Which caches to use.
+    #[must_use]
+    pub fn cache(self, cache: Cache) -> Self {
+        Place { cache: Some(cache), ..self }
+    }
+
+    /// How eagerly L1 gives the lines up.
+    #[must_use]
+    pub fn evict(self, evict: Evict) -> Self {
+        Place { evict: Some(evict), ..self }
+    }
+
+    fn attrs(self) -> impl Iterator<Item = Attr> {
+        self.cache.map(Attr::from).into_iter().chain(self.evict.map(Attr::from))
+    }
+
+    /// Starts, extents and strides, as the ops take them.
+    fn bounds(self) -> impl Iterator<Item = Value> {
+        let starts = self.starts.into_iter().map(|v| v.id);
+        let extents = self.view.extents.into_iter().map(|v| v.id);
+        starts.chain(extents).chain(self.view.strides.into_iter().map(|v| v.id))
+    }
+
+    /// Loads the tile; elements outside of the view are zero.
+    #[must_use]
+    #[track_caller]
+    pub fn load(self) -> Tile<T> {
+        trace::here();
+        self.load_or(Val::of(trace::constant(T::ELEMENT, 0)))
+    }
+
+    /// Loads the tile; elements outside of the view are `pad`.
+    #[must_use]
+    #[track_caller]
+    pub fn load_or(self, pad: impl Operand<T>) -> Tile<T> {
+        trace::here();
+        let pad = pad.val();
+        let ty = Tile::<T>::ty(shape_of(&self.shape));
+        let operands = std::iter::once(self.view.ptr.id).chain(self.bounds()).chain([pad.id]);
+        Tile::of(trace::value(Opcode::TileLoad, operands, self.attrs(), ty))
+    }
+
+    /// Stores a tile, broadcast to the box; elements outside of the view are dropped.
+    #[track_caller]
+    pub fn store(self, tile: impl TileOperand<T>) {
+        trace::here();
+        let (to, value) = (shape_of(&self.shape), tile.id());
+        let from = trace::with(|t| t.ty(value)).shape();
+        if let Some(from) = from
+            && from.broadcast(&to) != Some(to)
+        {
+            trace::error(format!("a tile of {from} stored to a box of {to}; only extents of 1 grow"));
+            return;
+        }
+        let value = grown(value, to);
+        let operands = [self.view.ptr.id, value].into_iter().chain(self.bounds());
+        trace::effect(Opcode::TileStore, operands, self.attrs());
+    }
+
+    /// Where the box starts, for masks: the position of each element along an axis, counted from the start of the view.
+    #[must_use]
+    #[track_caller]
+    pub fn positions(self, axis: i32) -> Tile<i32> {
+        trace::here();
+        let Some(at) = axis_of(axis, R) else { return Tile::poison(shape_of(&self.shape)) };
+        let mut shape = [1; R];
+        shape[at] = self.shape[at];
+        Tile::iota(axis, &shape[..]).cast::<i32>() + self.starts[at]
+    }
+}
