@@ -12,7 +12,7 @@
 use tilewright_ir::{Element, Round};
 
 /// The value that an encoding stands for; `None` if the element is no float.
-pub(crate) fn decode(element: Element, bits: u64) -> Option<f64> {
+pub fn decode(element: Element, bits: u64) -> Option<f64> {
     match element {
         Element::F64 => return Some(f64::from_bits(bits)),
         Element::F32 => return Some(f64::from(f32::from_bits(bits as u32))),
@@ -72,7 +72,7 @@ fn largest(element: Element) -> Option<u64> {
 
 /// The encoding nearest to `value` by `mode`. What lies beyond the largest number becomes infinity, or that number if `finite`;
 /// `None` if the format has neither infinity nor NaN for it.
-pub(crate) fn encode(element: Element, value: f64, mode: Round, finite: bool) -> Option<u64> {
+pub fn encode(element: Element, value: f64, mode: Round, finite: bool) -> Option<u64> {
     if value.is_nan() {
         return nan(element);
     }
@@ -144,7 +144,7 @@ pub(crate) fn encode(element: Element, value: f64, mode: Round, finite: bool) ->
 }
 
 /// `a + b`, rounded to odd.
-pub(crate) fn add_odd(a: f64, b: f64) -> f64 {
+pub fn add_odd(a: f64, b: f64) -> f64 {
     let sum = a + b;
     if !sum.is_finite() {
         return sum;

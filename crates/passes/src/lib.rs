@@ -40,7 +40,7 @@ pub mod cse;
 pub mod dce;
 mod effects;
 mod eval;
-mod float;
+pub mod float;
 pub mod fold;
 pub mod inline;
 pub mod interp;
