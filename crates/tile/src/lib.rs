@@ -5,5 +5,7 @@
 
 pub mod interp;
 mod lower;
+mod specialise;
 
 pub use lower::{LowerError, Lowered, lower};
+pub use specialise::{Fact, specialise};
