@@ -27,7 +27,7 @@ use tilewright_codegen::{CodegenError, Compiled, Options};
 use tilewright_hardware::Arch;
 use tilewright_ir::{Diagnostic, Func, Module, PrintOptions};
 use tilewright_passes::{PassError, Pipeline, Report};
-use tilewright_tile::LowerError;
+use tilewright_tile::{LowerError, MapParameter};
 
 /// How to compile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Build {
     pub code: Compiled,
     /// The IR that the PTX was made from.
     pub func: Func,
+    /// Tensor maps that a launch must make and pass after the author's parameters: kernels on tiles can have some.
+    pub maps: Vec<MapParameter>,
     /// What the passes did.
     pub report: Report,
 }
@@ -94,10 +96,10 @@ impl Compiler {
     /// # Errors
     /// What the code generator cannot express on this chip, with its place in the source.
     pub fn compile(&self, func: &Func) -> Result<Build, CompileError> {
-        let mut remarks = Vec::new();
+        let (mut remarks, mut maps) = (Vec::new(), Vec::new());
         let mut module = Module::from(if func.is_tile_level() {
             let lowered = tilewright_tile::lower(func, self.options.arch)?;
-            remarks = lowered.remarks;
+            (remarks, maps) = (lowered.remarks, lowered.maps);
             lowered.func
         } else {
             func.clone()
@@ -108,7 +110,7 @@ impl Compiler {
         report.remarks.splice(0..0, remarks);
         let func = module.funcs.swap_remove(0);
         let code = tilewright_codegen::compile(&func, &self.options)?;
-        Ok(Build { code, func, report })
+        Ok(Build { code, func, maps, report })
     }
 }
 

@@ -7,5 +7,5 @@ pub mod interp;
 mod lower;
 mod specialise;
 
-pub use lower::{LowerError, Lowered, lower};
+pub use lower::{LowerError, Lowered, MapParameter, Number, lower};
 pub use specialise::{Fact, specialise};

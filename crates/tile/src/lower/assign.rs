@@ -18,6 +18,7 @@ use tilewright_passes::Alignment;
 
 use super::dot;
 use super::layout::{Layout, Team};
+use super::pipeline::Pipeline;
 
 /// How a box of memory is best read or written: axes from the fastest to the slowest, and elements of one access.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,20 +49,23 @@ impl Plan {
     }
 
     /// Decides for all tiles of a function.
-    pub(crate) fn of(func: &Func, arch: Arch, align: &Alignment) -> Plan {
+    pub(crate) fn of(func: &Func, arch: Arch, align: &Alignment, pipeline: Option<&Pipeline>) -> Plan {
         let classes = Classes::of(func);
-        let team = choose_team(func, &classes, arch, align);
+        let team = match pipeline {
+            Some(pipeline) => Team { warps: 4 * pipeline.groups_of_math, blocks: 1 },
+            None => choose_team(func, arch, align),
+        };
         let mut plan = Plan { team, layouts: vec![None; func.value_count()], classes };
-        plan.accumulators(func, arch);
+        plan.accumulators(func, arch, pipeline);
         let mut tiles: Vec<(Value, Shape)> =
             tiles(func).filter(|(value, _)| plan.classes.find(*value) == value.index()).collect();
         tiles.sort_by_key(|(value, shape)| (std::cmp::Reverse(shape.elements()), *value));
         for &(class, shape) in &tiles {
             if plan.layouts[class.index()].is_none() {
                 let layout = plan
-                    .from_relatives(func, class, Some(shape.elements()))
-                    .or_else(|| plan.from_memory(func, align, class, shape))
-                    .or_else(|| plan.from_relatives(func, class, None))
+                    .derived_layout(func, class, Some(shape.elements()))
+                    .or_else(|| plan.memory_layout(func, align, class, shape))
+                    .or_else(|| plan.derived_layout(func, class, None))
                     .unwrap_or_else(|| {
                         let order: Vec<usize> = (0..shape.rank()).rev().collect();
                         Layout::blocked(shape, &order, 1, team)
@@ -72,19 +76,24 @@ impl Plan {
         plan
     }
 
-    fn accumulators(&mut self, func: &Func, arch: Arch) {
+    fn accumulators(&mut self, func: &Func, arch: Arch, pipeline: Option<&Pipeline>) {
         for op in func.walk() {
             let data = func.op(op);
-            if data.code == Opcode::Dot
-                && let Some(layout) = dot::accumulator(func, data, arch, self.team)
-            {
+            if data.code != Opcode::Dot {
+                continue;
+            }
+            let layout = match pipeline.filter(|pipeline| pipeline.products.contains_key(&op)) {
+                Some(pipeline) => dot::warpgroup_sums(func, data, pipeline.groups_of_math),
+                None => dot::accumulator(func, data, arch, self.team),
+            };
+            if let Some(layout) = layout {
                 self.layouts[self.classes.find(data.results[0])] = Some(Rc::new(layout));
             }
         }
     }
 
     /// From a class that this one is made of or turns into; with a number of elements, only from classes that have more.
-    fn from_relatives(&self, func: &Func, class: Value, above: Option<u32>) -> Option<Layout> {
+    fn derived_layout(&self, func: &Func, class: Value, above: Option<u32>) -> Option<Layout> {
         func.walk().into_iter().find_map(|op| {
             let data = func.op(op);
             let pairs = data.operands.iter().copied().zip(data.results.iter().copied());
@@ -103,7 +112,7 @@ impl Plan {
     }
 
     /// From the accesses to memory, the largest first.
-    fn from_memory(&self, func: &Func, align: &Alignment, class: Value, shape: Shape) -> Option<Layout> {
+    fn memory_layout(&self, func: &Func, align: &Alignment, class: Value, shape: Shape) -> Option<Layout> {
         let accesses = func.walk().into_iter().filter_map(|op| {
             let tile = accessed(func.op(op))?;
             if self.classes.find(tile) != class.index() {
@@ -188,7 +197,7 @@ pub(crate) fn memory_order(func: &Func, align: &Alignment, data: &OpData) -> Opt
         if element.is_bool() || element.bits() % 8 != 0 {
             return 1;
         }
-        let multiple = |value: Value, of: u32| align.at(value, 0) % u64::from(of) == 0;
+        let multiple = |value: Value, of: u32| align.at(value, 0).is_multiple_of(u64::from(of));
         let fits = |vector: u32| {
             let others = (0..shape.rank()).filter(|&a| a != fast);
             let still = |a: usize| !wide(a) && constant(func, parts.starts[a]) == Some(0);
@@ -208,7 +217,7 @@ pub(crate) fn memory_order(func: &Func, align: &Alignment, data: &OpData) -> Opt
 }
 
 /// How many threads a program gets: what the kernel says, or as many as have 64 bytes each of its largest tile.
-fn choose_team(func: &Func, classes: &Classes, arch: Arch, align: &Alignment) -> Team {
+fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
     let blocks = func.launch.cluster.map(|cluster| cluster.iter().product::<u32>());
     let warps = func.launch.total_threads().map(|threads| threads.div_ceil(32));
     let accesses = func.walk().into_iter().filter_map(|op| {
@@ -231,7 +240,6 @@ fn choose_team(func: &Func, classes: &Classes, arch: Arch, align: &Alignment) ->
         if dot {
             return dot::warps(func);
         }
-        let _ = classes;
         let wanted =
             (bytes / blocks).div_ceil(BYTES_OF_THREAD * 32).clamp(1, if blocks > 1 { 16 } else { 32 });
         // Pieces of one warp each; a number of warps that divides them leaves nobody idle.

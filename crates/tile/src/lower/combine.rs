@@ -228,7 +228,7 @@ impl Lowering<'_> {
         let line = self.line_index(layout, axis, &[Holder::Lane, Holder::Warp]);
         let writes = self.speaks(layout, axis, &[Holder::Lane], &[Holder::Lane, Holder::Warp]);
         let lines = line_count(layout, axis, &[Holder::Lane, Holder::Warp]);
-        self.in_memory(with, items, Meeting { along, index, line, lines, writes, blocks: false })
+        self.in_memory(with, &items, &Meeting { along, index, line, lines, writes, blocks: false })
     }
 
     fn across_blocks(
@@ -246,11 +246,11 @@ impl Lowering<'_> {
         let line = self.line_index(layout, axis, &Holder::ALL);
         let writes = self.speaks(layout, axis, &[Holder::Lane, Holder::Warp], &Holder::ALL);
         let lines = line_count(layout, axis, &Holder::ALL);
-        self.in_memory(with, items, Meeting { along, index, line, lines, writes, blocks: true })
+        self.in_memory(with, &items, &Meeting { along, index, line, lines, writes, blocks: true })
     }
 
     /// Everybody leaves its items and combines those of all.
-    fn in_memory(&mut self, with: &Combiner, items: Vec<Item>, at: Meeting) -> Vec<Item> {
+    fn in_memory(&mut self, with: &Combiner, items: &[Item], at: &Meeting) -> Vec<Item> {
         let mut columns: Vec<(Element, Vec<Value>)> = (0..with.elements.len())
             .map(|i| (with.elements[i], items.iter().map(|item| item.values[i]).collect()))
             .collect();
@@ -335,7 +335,7 @@ impl Lowering<'_> {
     pub(super) fn read_line(&mut self, start: Value, element: Element, count: u32) -> Vec<Value> {
         let size = bytes(element);
         // Lines follow each other from an aligned start, so what divides their length aligns them all.
-        let fits = |vector: &u32| count % vector == 0 && vector * size <= 16 && !element.is_bool();
+        let fits = |vector: &u32| count.is_multiple_of(*vector) && vector * size <= 16 && !element.is_bool();
         let vector = [4, 2].into_iter().find(fits).unwrap_or(1);
         let mut out = Vec::with_capacity(count as usize);
         for first in (0..count).step_by(vector as usize) {

@@ -1,19 +1,23 @@
 //! `dot`: matrix products.
 //!
-//! Where the tensor core of a warp (`mma.sync`) knows the types and the shape divides, warps share the sums as a grid: both factors go to
+//! Factors that a [`pipeline`](super::pipeline) loads ahead are multiplied where they lie, by the tensor cores of warpgroups (`wgmma`), and the
+//! sums stay in the accumulator for as long as a loop does nothing else with them. Where the tensor core of a warp (`mma.sync`) knows the types and the shape divides, warps share the sums as a grid: both factors go to
 //! shared memory, every warp loads the fragments of its rows and columns (`ldmatrix`) and multiplies. Everything else (exact f32, f64, odd
 //! shapes) is done by each thread for its own sums, element by element.
 //!
 //! In shared memory lines are an odd number of 16-byte units apart, so that the eight rows of a matrix lie in different banks.
 
+use std::collections::HashMap;
+
 use tilewright_hardware::mma::{self, Mma as Atom};
 use tilewright_hardware::{Arch, Group};
-use tilewright_ir::{Count, Element, Flags, Func, Index, Mma, OpData, Opcode, Shape, Space, Type, Value};
+use tilewright_ir::{Count, Element, Flags, Func, Index, Mma, Op, OpData, Opcode, Shape, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
 use super::layout::{Digit, Holder, Layout, Team};
-use super::{Held, Lowering, Result, Tile};
+use super::pipeline::Product;
+use super::{Held, Lowering, Result, Tile, Turn};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
 
@@ -48,7 +52,7 @@ fn atom(func: &Func, data: &OpData, arch: Arch) -> Option<&'static Atom> {
 fn grid(shape: Shape, team: Team) -> (u32, u32) {
     let [m, n] = shape.extents() else { return (1, 1) };
     let (rows, columns) = (m / 16, n / 8);
-    let fits = |w: &u32| team.warps % w == 0 && rows % w == 0;
+    let fits = |w: &u32| team.warps.is_multiple_of(*w) && rows % w == 0;
     let cost = |down: u32| {
         let across = largest_divisor(team.warps / down, columns);
         // Idle warps first, then what each warp has to load.
@@ -59,7 +63,7 @@ fn grid(shape: Shape, team: Team) -> (u32, u32) {
 }
 
 fn largest_divisor(of: u32, divides: u32) -> u32 {
-    (1..=of).rev().find(|d| of % d == 0 && divides % d == 0).unwrap_or(1)
+    (1..=of).rev().find(|d| of.is_multiple_of(*d) && divides.is_multiple_of(*d)).unwrap_or(1)
 }
 
 /// The layout of the sums of a product, if it dictates one.
@@ -79,6 +83,18 @@ pub(super) fn accumulator(func: &Func, data: &OpData, arch: Arch, team: Team) ->
     Some(Layout::of(shape, keep(registers), [lanes, keep(warps), keep(vec![copies(team.blocks)])]))
 }
 
+/// The layout of the sums of warpgroups, each of which has as many rows.
+pub(super) fn warpgroup_sums(func: &Func, data: &OpData, groups: u32) -> Option<Layout> {
+    let shape = func.ty(data.results[0]).shape()?;
+    let [m, n] = shape.extents() else { return None };
+    let digit = |axis: usize, extent: u32, stride: u32| Digit { axis: Some(axis), extent, stride };
+    let keep = |digits: Vec<Digit>| digits.into_iter().filter(|d| d.extent > 1).collect::<Vec<_>>();
+    let registers = vec![digit(1, 2, 1), digit(0, 2, 8), digit(1, n / 8, 8), digit(0, m / groups / 64, 64)];
+    let lanes = vec![digit(1, 4, 2), digit(0, 8, 1)];
+    let warps = vec![digit(0, 4, 16), digit(0, groups, m / groups)];
+    Some(Layout::of(shape, keep(registers), [lanes, keep(warps), Vec::new()]))
+}
+
 /// A factor in shared memory: lines of neighbours along k (or along the other axis), `pitch` bytes apart.
 struct Stored {
     base: Value,
@@ -88,12 +104,121 @@ struct Stored {
 }
 
 impl Lowering<'_> {
-    pub(super) fn dot(&mut self, data: &OpData) -> Result<()> {
+    pub(super) fn dot(&mut self, op: Op, data: &OpData) {
+        if let Some(product) = self.pipeline.products.get(&op).copied() {
+            return self.dot_of_warpgroups(op, data, product);
+        }
         match atom(self.source, data, self.arch) {
             Some(atom) if self.team().blocks == 1 => self.dot_of_warps(data, atom),
             _ => self.dot_of_threads(data),
         }
-        Ok(())
+    }
+
+    /// Whether a tile is a factor that was loaded ahead, or such a factor transposed: it is never in registers.
+    pub(super) fn is_staged(&self, value: Value) -> bool {
+        self.source.def_op(value).is_some_and(|op| {
+            let data = self.source.op(op);
+            self.pipeline.loads.contains_key(&op)
+                || data.code == Opcode::Transpose && self.is_staged(data.operands[0])
+        })
+    }
+
+    /// Makes accumulators for the sums that stay in them while a loop runs, with what the loop starts from.
+    pub(super) fn start_sums(&mut self, data: &OpData, places: &HashMap<usize, Op>) {
+        let mut sorted: Vec<(usize, Op)> = places.iter().map(|(&i, &op)| (i, op)).collect();
+        sorted.sort_unstable();
+        for (i, op) in sorted {
+            let own = self.accumulators(op);
+            self.set_sums(op, &own, data.operands[3 + i]);
+            self.places.insert(op, own);
+        }
+    }
+
+    /// Takes the sums out of the accumulators when the loop has ended.
+    pub(super) fn end_sums(&mut self, data: &OpData, places: &HashMap<usize, Op>) {
+        let mut sorted: Vec<(usize, Op)> = places.iter().map(|(&i, &op)| (i, op)).collect();
+        sorted.sort_unstable();
+        for (i, op) in sorted {
+            if let Some(own) = self.places.remove(&op) {
+                self.take_sums(op, &own, data.results[i]);
+            }
+        }
+    }
+
+    fn accumulators(&mut self, op: Op) -> Vec<Value> {
+        let result = self.source.op(op).results[0];
+        let (n, element) = (self.shape(result).extents()[1], self.element(result));
+        let ty = Type::Accumulator(element, u16::try_from(n / 2).unwrap_or(0));
+        let count = self.layout(result).count() / (n / 2) as usize;
+        (0..count).map(|_| self.value(Opcode::MakeAccumulator, [], [], ty)).collect()
+    }
+
+    fn set_sums(&mut self, op: Op, places: &[Value], sums: Value) {
+        let result = self.source.op(op).results[0];
+        let (layout, element) = (self.layout(result), self.element(result));
+        let registers = self.tile_in(sums, &layout).registers;
+        let each = registers.len() / places.len();
+        for (&place, part) in places.iter().zip(registers.chunks(each)) {
+            let ty = Type::Vector(element, u16::try_from(each).unwrap_or(0));
+            let whole = self.value(Opcode::Pack, part.to_vec(), [], ty);
+            self.push(Opcode::AccWrite, [place, whole], [], []);
+        }
+    }
+
+    fn take_sums(&mut self, op: Op, places: &[Value], result: Value) {
+        let own = self.source.op(op).results[0];
+        let (layout, element) = (self.layout(own), self.element(own));
+        let each = layout.count() / places.len();
+        let mut registers = Vec::with_capacity(layout.count());
+        for &place in places {
+            let ty = Type::Vector(element, u16::try_from(each).unwrap_or(0));
+            let whole = self.value(Opcode::AccRead, [place], [], ty);
+            for i in 0..u32::try_from(each).unwrap_or(0) {
+                registers.push(self.value(
+                    Opcode::Extract,
+                    [whole],
+                    [Index(i).into()],
+                    Type::Scalar(element),
+                ));
+            }
+        }
+        self.hold(result, Held::Tile(Tile { layout, registers }));
+    }
+
+    fn dot_of_warpgroups(&mut self, op: Op, data: &OpData, product: Product) {
+        let Some(turn) = self.turn else { return };
+        if turn.left == turn.all {
+            self.wait_full();
+        }
+        match self.places.get(&op).cloned() {
+            Some(places) => self.multiply_staged(product, &places),
+            None => {
+                let places = self.accumulators(op);
+                self.set_sums(op, &places, data.operands[2]);
+                self.multiply_staged(product, &places);
+                self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
+                self.take_sums(op, &places, data.results[0]);
+            }
+        }
+        let left = turn.left - 1;
+        self.turn = Some(Turn { left, ..turn });
+        if left > 0 {
+            return;
+        }
+        match turn.before {
+            Some((again, last)) => {
+                // One multiplication stays in flight, so the slot of the one before can go.
+                self.push(Opcode::WgmmaWait, [], [Count(1).into()], []);
+                self.release(last, Some(again));
+            }
+            None => {
+                self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
+                if let Some([slot, _]) = self.ring_values() {
+                    self.release(slot, None);
+                }
+            }
+        }
+        self.advance_ring();
     }
 
     fn dot_of_warps(&mut self, data: &OpData, atom: &'static Atom) {
@@ -329,7 +454,7 @@ impl Lowering<'_> {
             let deeper = this.binary(Opcode::Mul, k, step_b);
             let place = this.binary(Opcode::Add, along, deeper);
             let of_b = this.value(Opcode::PtrAdd, [right, place], [], SHARED);
-            let mut known: std::collections::HashMap<(bool, u32), Value> = std::collections::HashMap::new();
+            let mut known: HashMap<(bool, u32), Value> = HashMap::new();
             let mut out = Vec::with_capacity(own.len());
             for (offset, own) in offsets.iter().zip(own) {
                 // Behind the end of the tile there is nothing to read; the last line stands in.

@@ -116,7 +116,11 @@ impl Lowering<'_> {
     }
 
     pub(super) fn block_barrier(&mut self) {
-        if self.team().warps == 1 {
+        if self.specialises {
+            // The warp that loads takes no part.
+            let (one, threads) = (self.u32(1), self.u32(32 * self.team().warps));
+            self.push(Opcode::Barrier, [one, threads], [Flags::ALIGNED.into()], []);
+        } else if self.team().warps == 1 {
             let all = self.u32(u32::MAX);
             self.push(Opcode::WarpSync, [all], [], []);
         } else {
@@ -244,9 +248,9 @@ impl Lowering<'_> {
     }
 
     /// What the first of the threads that hold copies has, for all of them.
-    pub(super) fn from_first(&mut self, tile: Tile, element: Element) -> Tile {
+    pub(super) fn shared_by_first(&mut self, tile: &Tile, element: Element) -> Tile {
         let layout = tile.layout.clone();
-        self.through_memory(&tile, &layout, element)
+        self.through_memory(tile, &layout, element)
     }
 
     /// The same between the blocks of a cluster: every block writes its elements to all of them.

@@ -302,11 +302,11 @@ pub(crate) fn row_major(shape: Shape) -> Vec<u32> {
 /// The number of warps, a divisor of `left`, that an axis with so many pieces can use: the most that leave nobody idle, and where that is
 /// less than half of what would fit, the most that fit.
 fn best_divisor(left: u32, pieces: u32) -> u32 {
-    let divisors = (1..=left).filter(|d| left % d == 0 && *d <= pieces);
+    let divisors = (1..=left).filter(|d| left.is_multiple_of(*d) && *d <= pieces);
     let (mut exact, mut most) = (1, 1);
     for d in divisors {
         most = d;
-        if pieces % d == 0 {
+        if pieces.is_multiple_of(d) {
             exact = d;
         }
     }

@@ -92,7 +92,7 @@ impl Lowering<'_> {
 
     fn checked_element(&self, data: &OpData, tile: Value) -> Result<Element, LowerError> {
         let element = self.element(tile);
-        if element.bits() % 8 != 0 && !element.is_bool() {
+        if !element.bits().is_multiple_of(8) && !element.is_bool() {
             return Err(self.unsupported(
                 data,
                 format!("moves {element}, which is narrower than a byte; pack elements into u8"),
@@ -177,20 +177,20 @@ impl Lowering<'_> {
             let offset = layout.offset(first);
             let mut place = address;
             let mut constant_bytes = 0;
-            for axis in 0..rank {
-                if offset[axis] == 0 {
+            for (axis, &further) in offset.iter().enumerate() {
+                if further == 0 {
                     continue;
                 }
                 match constant(self.source, parts.strides[axis]) {
-                    Some(stride) => constant_bytes += i64::from(offset[axis]) * stride.cast_signed() * bytes,
+                    Some(stride) => constant_bytes += i64::from(further) * stride.cast_signed() * bytes,
                     None => {
-                        let distance = match moved.get(&(axis, offset[axis])) {
+                        let distance = match moved.get(&(axis, further)) {
                             Some(&known) => known,
                             None => {
                                 let stride = self.scalar(parts.strides[axis]);
-                                let times = self.i64(i64::from(offset[axis]) * bytes);
+                                let times = self.i64(i64::from(further) * bytes);
                                 let distance = self.binary(Opcode::Mul, stride, times);
-                                moved.insert((axis, offset[axis]), distance);
+                                moved.insert((axis, further), distance);
                                 distance
                             }
                         };
@@ -374,7 +374,7 @@ impl Lowering<'_> {
             registers.push(self.builder.func.op(op).results.first().copied().unwrap_or(value));
         }
         let tile = Tile { layout: layout.clone(), registers };
-        let tile = if wanted && layout.has_copies() { self.from_first(tile, element) } else { tile };
+        let tile = if wanted && layout.has_copies() { self.shared_by_first(&tile, element) } else { tile };
         self.hold(result, Held::Tile(tile));
     }
 

@@ -3,7 +3,7 @@
 //! [`lower`] decides how many threads a program has and which of them holds which element of which tile ([`assign`]), and then goes through
 //! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
 //! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
-//! shapes, [`dot`] for matrix products; [`exchange`] moves elements between threads through shared memory and knows where barriers must be.
+//! shapes, [`dot`] for matrix products, whose factors a [`pipeline`] loads ahead; [`exchange`] moves elements between threads through shared memory and knows where barriers must be.
 //!
 //! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
 //! `tile_reduce` and `dot` combine. A program is one block, or with `cluster` a cluster of them along x: the grid is then that many times as
@@ -18,6 +18,7 @@ mod exchange;
 mod layout;
 mod map;
 mod memory;
+mod pipeline;
 mod positions;
 mod rearrange;
 mod scan;
@@ -27,20 +28,26 @@ use std::rc::Rc;
 
 use tilewright_hardware::Arch;
 use tilewright_ir::{
-    Attr, Builder, Constant, Element, Func, Loc, Op, OpData, Opcode, Region, Special, Type, Value, canonical,
+    Attr, Builder, Cmp, Constant, Count, Element, Func, Group, Loc, Op, OpData, Opcode, Region, Special,
+    Type, Value, canonical,
 };
 use tilewright_passes::{Alignment, Context, Remark, RemarkKind};
 
 use assign::Plan;
 use exchange::Scratch;
 use layout::{Layout, Team};
+use pipeline::{Pipeline, Ring};
 use positions::Positions;
+
+pub use pipeline::{MapParameter, Number};
 
 /// What a function of the tile level becomes.
 #[derive(Debug, Clone)]
 pub struct Lowered {
     /// The function, for threads.
     pub func: Func,
+    /// Tensor maps that a launch must make and pass after the author's parameters, in this order.
+    pub maps: Vec<MapParameter>,
     /// What was done, and what could not be, with the author's line.
     pub remarks: Vec<Remark>,
 }
@@ -94,10 +101,13 @@ pub enum LowerError {
 /// What has no code, with its place in the source.
 pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
     let align = Alignment::of(func);
-    let plan = Plan::of(func, arch, &align);
+    let pipeline = Pipeline::of(func, arch, &align);
+    let plan = Plan::of(func, arch, &align, pipeline.as_ref());
     let mut target = Func::new(func.name.clone());
     target.launch = func.launch;
-    target.launch.threads = Some([plan.team.warps * 32, 1, 1]);
+    let loaders = u32::from(pipeline.is_some());
+    target.launch.threads = Some([(plan.team.warps + loaders) * 32, 1, 1]);
+    target.launch.min_blocks = func.launch.min_blocks.or(pipeline.as_ref().map(Pipeline::blocks));
     target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
     target.locations = func.locations.clone();
     let mut lowering = Lowering {
@@ -111,6 +121,13 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
         positions: Positions::default(),
         scratch: Scratch::default(),
         held: vec![None; func.value_count()],
+        specialises: pipeline.is_some(),
+        pipeline: pipeline.unwrap_or_default(),
+        map_values: Vec::new(),
+        ring: None,
+        loads: false,
+        turn: None,
+        places: HashMap::new(),
         loc: Loc::NONE,
         context: Context::default(),
     };
@@ -118,7 +135,15 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
         let own = lowering.builder.func.add_param(param.name.clone(), func.ty(value), param.align);
         lowering.held[value.index()] = Some(Held::Scalar(own));
     }
-    lowering.region(func.body())?;
+    for map in lowering.pipeline.maps.clone() {
+        let value = lowering.builder.func.add_param(map.name, Type::TensorMap, 0);
+        lowering.map_values.push(value);
+    }
+    if lowering.specialises {
+        lowering.specialised()?;
+    } else {
+        lowering.region(func.body())?;
+    }
     Ok(lowering.finish())
 }
 
@@ -156,8 +181,29 @@ struct Lowering<'a> {
     positions: Positions,
     scratch: Scratch,
     held: Vec<Option<Held>>,
+    /// Loads that a warp of its own makes ahead; the maps that it copies through.
+    specialises: bool,
+    pipeline: Pipeline,
+    map_values: Vec<Value>,
+    ring: Option<Ring>,
+    /// Whether this is the code of that warp.
+    loads: bool,
+    /// The iteration of a loop whose factors are loaded ahead.
+    turn: Option<Turn>,
+    /// The accumulators of products whose sums stay there while a loop runs.
+    places: HashMap<Op, Vec<Value>>,
     loc: Loc,
     context: Context,
+}
+
+/// One round of a loop whose factors are loaded ahead.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    /// Products that are still to come, of how many.
+    left: usize,
+    all: usize,
+    /// If all sums stay in accumulators: whether there was a round before, and its slot, which is given back in this one.
+    before: Option<(Value, Value)>,
 }
 
 impl Lowering<'_> {
@@ -166,7 +212,7 @@ impl Lowering<'_> {
         let body = self.builder.func.body();
         let ops = &mut self.builder.func.region_mut(body).ops;
         ops.splice(0..0, self.prologue);
-        Lowered { func: self.builder.finish(), remarks: self.context.remarks }
+        Lowered { func: self.builder.finish(), maps: self.pipeline.maps, remarks: self.context.remarks }
     }
 
     fn team(&self) -> Team {
@@ -180,13 +226,32 @@ impl Lowering<'_> {
             let data = source.op(op);
             self.loc = data.loc;
             if !data.info().is_terminator() {
-                self.op(data)?;
+                if self.loads { self.loader_op(op, data)? } else { self.op(op, data)? }
             }
         }
         Ok(())
     }
 
-    fn op(&mut self, data: &OpData) -> Result<()> {
+    /// What the warp that loads ahead does: scalars, loops, and the copies.
+    fn loader_op(&mut self, op: Op, data: &OpData) -> Result<()> {
+        let scalars = data.results.iter().any(|&result| self.source.ty(result).shape().is_none());
+        let ahead = data.regions.iter().any(|&region| self.runs_ahead(region));
+        match data.code {
+            Opcode::TileLoad => self.start_copy(op, data),
+            Opcode::For if ahead || scalars => self.for_loop(data)?,
+            Opcode::While if scalars => self.while_loop(data)?,
+            Opcode::If if scalars => self.branch(data)?,
+            Opcode::For | Opcode::While | Opcode::If | Opcode::Assert => {}
+            _ if data.info().group == Group::Program => {}
+            _ => self.copy(data),
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, op: Op, data: &OpData) -> Result<()> {
+        if self.specialises && self.pipeline.loads.contains_key(&op) {
+            return Ok(());
+        }
         match data.code {
             Opcode::Splat => {
                 let value = self.scalar(data.operands[0]);
@@ -199,6 +264,7 @@ impl Lowering<'_> {
             Opcode::Poison => self.poison(data.results[0]),
             Opcode::Broadcast => self.broadcast(data),
             Opcode::Reshape => self.reshape(data),
+            Opcode::Transpose if self.is_staged(data.operands[0]) => {}
             Opcode::Transpose => self.transpose(data),
             Opcode::Cat => self.cat(data),
             Opcode::Part => self.part(data),
@@ -206,7 +272,7 @@ impl Lowering<'_> {
             Opcode::Map => self.map(data),
             Opcode::TileReduce => self.reduce(data),
             Opcode::TileScan => self.scan(data),
-            Opcode::Dot => self.dot(data)?,
+            Opcode::Dot => self.dot(op, data),
             Opcode::TileLoad => self.load(data)?,
             Opcode::TileStore => self.store(data)?,
             Opcode::Gather => self.gather(data),
@@ -444,7 +510,7 @@ impl Lowering<'_> {
 
     /// Gives a region its arguments, which stand for those of a region of the source.
     fn arguments(&mut self, from: Region, to: Region) {
-        let args = self.source.region(from).args.to_vec();
+        let args = self.carried(&self.source.region(from).args);
         let types = self.flat_types(&args);
         let own: Vec<Value> = types.into_iter().map(|ty| self.builder.func.add_arg(to, ty)).collect();
         self.adopt(&args, &own);
@@ -455,31 +521,96 @@ impl Lowering<'_> {
         end.map(|end| self.source.op(end).operands.to_vec()).unwrap_or_default()
     }
 
+    /// Positions among what a loop or branch carries that are carried as values here: the loader carries scalars only, and sums in an
+    /// accumulator stay where they are.
+    fn kept(&self, values: &[Value], places: &HashMap<usize, Op>) -> Vec<usize> {
+        let is_kept = |&i: &usize| {
+            !(places.contains_key(&i) || self.loads && self.source.ty(values[i]).shape().is_some())
+        };
+        (0..values.len()).filter(is_kept).collect()
+    }
+
     fn for_loop(&mut self, data: &OpData) -> Result<()> {
         let body = data.regions[0];
-        let carried = self.source.region(body).args[1..].to_vec();
+        let ahead = self.ring.is_some() && self.runs_ahead(body);
+        let places = if ahead && !self.loads { self.in_place(data) } else { HashMap::new() };
+        let all = self.source.region(body).args[1..].to_vec();
+        let kept = self.kept(&all, &places);
+        let pick = |values: &[Value]| kept.iter().map(|&i| values[i]).collect::<Vec<Value>>();
+        let carried = pick(&all);
+        self.start_sums(data, &places);
+
+        let products = if ahead && !self.loads { self.products_of(body).len() } else { 0 };
+        // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before.
+        let deferred = products > 0 && products == places.len();
         let mut operands: Vec<Value> = data.operands[..3].iter().map(|&v| self.scalar(v)).collect();
-        operands.extend(self.flatten_all(&data.operands[3..], &carried));
-        let types = self.flat_types(&data.results);
+        let (low, high) = (operands[0], operands[1]);
+        operands.extend(self.flatten_all(&pick(&data.operands[3..]), &carried));
+        let mut types = self.flat_types(&pick(&data.results));
+        let own = types.len();
+        if ahead && let Some(ring) = self.ring_values() {
+            operands.extend(ring);
+            types.extend([Type::U32; 2]);
+            operands.extend(deferred.then_some(ring[0]));
+            types.extend(deferred.then_some(Type::U32));
+        }
         let op = self.push(Opcode::For, operands, data.attrs.to_vec(), types);
         self.scratch.enter_loop();
+        let outer = self.turn;
         self.fill(op, |this, region| {
-            this.arguments(body, region);
+            let counter = this.source.region(body).args[0];
+            let counter_ty = this.source.ty(counter);
+            let number = this.builder.func.add_arg(region, counter_ty);
+            this.hold(counter, Held::Scalar(number));
+            let flat = this.flat_types(&carried);
+            let values: Vec<Value> =
+                flat.into_iter().map(|ty| this.builder.func.add_arg(region, ty)).collect();
+            this.adopt(&carried, &values);
+            let mut last = None;
+            if ahead {
+                let ring = [Type::U32; 2].map(|ty| this.builder.func.add_arg(region, ty));
+                this.set_ring(ring);
+                last = deferred.then(|| this.builder.func.add_arg(region, Type::U32));
+            }
+            if products > 0 {
+                let before = last.map(|last| {
+                    let again = this.value(Opcode::Cmp, [number, low], [Cmp::Ne.into()], Type::BOOL);
+                    (again, last)
+                });
+                this.turn = Some(Turn { left: products, all: products, before });
+            }
+            let slot = this.ring_values().map(|ring| ring[0]);
             this.region(body)?;
             let end = this.end_of(body);
-            Ok(this.flatten_all(&end, &carried))
+            let mut out = this.flatten_all(&pick(&end), &carried);
+            if ahead {
+                out.extend(this.ring_values().into_iter().flatten());
+                out.extend(slot.filter(|_| deferred));
+            }
+            Ok(out)
         })?;
+        self.turn = outer;
         let results = self.builder.func.op(op).results.to_vec();
-        self.adopt(&data.results, &results);
+        self.adopt(&pick(&data.results), &results[..own]);
+        if ahead {
+            self.set_ring([results[own], results[own + 1]]);
+        }
+        if deferred {
+            let any = self.value(Opcode::Cmp, [low, high], [Cmp::Lt.into()], Type::BOOL);
+            self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
+            self.release(results[own + 2], Some(any));
+        }
+        self.end_sums(data, &places);
         Ok(())
     }
 
     fn while_loop(&mut self, data: &OpData) -> Result<()> {
         let (test, body) = (data.regions[0], data.regions[1]);
-        let carried = self.source.region(test).args.to_vec();
-        let passed = self.source.region(body).args.to_vec();
-        let operands = self.flatten_all(&data.operands, &carried);
-        let types = self.flat_types(&data.results);
+        let carried = self.carried(&self.source.region(test).args);
+        let passed = self.carried(&self.source.region(body).args);
+        let operands = self.carried(&data.operands);
+        let operands = self.flatten_all(&operands, &carried);
+        let types = self.flat_types(&self.carried(&data.results));
         let op = self.push(Opcode::While, operands, data.attrs.to_vec(), types);
         self.scratch.enter_loop();
         let region = self.builder.open(op);
@@ -488,23 +619,29 @@ impl Lowering<'_> {
         let end = self.end_of(test);
         let condition = self.scalar(end[0]);
         let mut operands = vec![condition];
-        operands.extend(self.flatten_all(&end[1..], &passed));
+        operands.extend(self.flatten_all(&self.carried(&end[1..]), &passed));
         self.push(Opcode::Condition, operands, [], []);
         self.builder.close();
         self.fill(op, |this, region| {
             this.arguments(body, region);
             this.region(body)?;
-            let end = this.end_of(body);
+            let end = this.carried(&this.end_of(body));
             Ok(this.flatten_all(&end, &carried))
         })?;
         let results = self.builder.func.op(op).results.to_vec();
-        self.adopt(&data.results, &results);
+        self.adopt(&self.carried(&data.results), &results);
         Ok(())
+    }
+
+    /// What of these values is carried as a value here.
+    fn carried(&self, values: &[Value]) -> Vec<Value> {
+        self.kept(values, &HashMap::new()).into_iter().map(|i| values[i]).collect()
     }
 
     fn branch(&mut self, data: &OpData) -> Result<()> {
         let condition = self.scalar(data.operands[0]);
-        let types = self.flat_types(&data.results);
+        let kept = self.carried(&data.results);
+        let types = self.flat_types(&kept);
         let op = self.push(Opcode::If, [condition], data.attrs.to_vec(), types);
         let before = self.scratch.state();
         let mut after = Vec::new();
@@ -512,14 +649,14 @@ impl Lowering<'_> {
             self.scratch.restore(before.clone());
             self.fill(op, |this, _| {
                 this.region(way)?;
-                let end = this.end_of(way);
-                Ok(this.flatten_all(&end, &data.results))
+                let end = this.carried(&this.end_of(way));
+                Ok(this.flatten_all(&end, &kept))
             })?;
             after.push(self.scratch.state());
         }
         self.scratch.join(after);
         let results = self.builder.func.op(op).results.to_vec();
-        self.adopt(&data.results, &results);
+        self.adopt(&kept, &results);
         Ok(())
     }
 }

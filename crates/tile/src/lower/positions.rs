@@ -106,17 +106,17 @@ impl Lowering<'_> {
     /// Whether the element of a register is one of the tile; none if all are.
     pub(super) fn is_inside(&mut self, layout: &Layout, offset: &[u32]) -> Option<Value> {
         let mut all = None;
-        for axis in 0..layout.shape.rank() {
+        for (axis, &further) in offset.iter().enumerate() {
             if !layout.is_padded(axis) {
                 continue;
             }
             let extent = layout.shape.extents()[axis];
             let base = self.base(layout, axis);
-            let key = (base, offset[axis], extent);
+            let key = (base, further, extent);
             let inside = match self.positions.inside.get(&key) {
                 Some(&known) => known,
                 None => {
-                    let (further, end) = (self.u32(offset[axis]), self.u32(extent));
+                    let (further, end) = (self.u32(further), self.u32(extent));
                     let at = self.early(Opcode::Add, [base, further], [], Type::U32);
                     let inside = self.early(Opcode::Cmp, [at, end], [Cmp::Lt.into()], Type::BOOL);
                     self.positions.inside.insert(key, inside);
