@@ -8,6 +8,7 @@ use std::cell::Cell;
 
 use tilewright_lang::Error;
 use tilewright_lang::prelude::*;
+use tilewright_lang::tile::prelude::*;
 
 /// The report, with lines counted from the kernel and without the path of this file.
 fn report(staged: Result<Kernel, Error>) -> String {
@@ -652,4 +653,223 @@ fn panics_pass_through_and_kernels_can_be_staged_within_kernels() {
     assert!(panics::stage(false).is_ok());
     let kernel = within::stage().unwrap();
     assert_eq!(kernel.ir().matches("store").count(), 2);
+}
+
+// ---- tiles -----------------------------------------------------------------------------------------------------------------------
+
+#[kernel]
+fn misfits(x: View<f32, 2>) {
+    let a = x.tile([4, 8]).at((0, 0)).load();
+    let b = Tile::zeros([4, 4]);
+    let c = a + b;
+    x.tile([4, 4]).at((0, 0)).store(c.exp());
+    let mut sum = a.sum(1);
+    sum += a;
+    x.store_scalar((0, 0), sum.item());
+    x.tile([4, 8]).at((0, 0)).store(a.map(|x| x * 2.0) - select(a > 0.0, b, sum));
+}
+
+#[test]
+fn tiles_that_do_not_fit_are_named_with_their_line() {
+    expect(
+        misfits::stage,
+        "
+        error: tiles of 4x8 and 4x4 elements: extents must be equal, or one of them 1; `unsqueeze` adds an axis
+          --> line +3:13
+           |     let c = a + b;
+        error: a tile of 4x8 stored to a box of 4x4; only extents of 1 grow
+          --> line +4:31
+           |     x.tile([4, 4]).at((0, 0)).store(c.exp());
+        error: a tile of 4x1 elements cannot become one of 4x8 by an assignment with an operator
+          --> line +6:5
+           |     sum += a;
+        error: `item` of a tile of 4x1 elements; expected one, reduce it first
+          --> line +7:32
+           |     x.store_scalar((0, 0), sum.item());
+        error: tiles of 4x8 and 4x4 elements: extents must be equal, or one of them 1; `unsqueeze` adds an axis
+          --> line +8:58
+           |     x.tile([4, 8]).at((0, 0)).store(a.map(|x| x * 2.0) - select(a > 0.0, b, sum));
+        error: kernel `misfits` was not staged: 5 errors
+        ",
+    );
+}
+
+#[kernel]
+fn misshapen(x: View<f32, 2>, p: Global<f32>) {
+    let _ = Tile::<f32>::zeros([4, 0]);
+    let _ = Tile::<f32>::ones([1, 1, 1, 1, 1, 1]);
+    let _ = Tile::iota(1, [8]);
+    let a = x.tile([4, 8]).at((0, u32::MAX)).load();
+    let _ = a.reshape([5, 8]);
+    let _ = a.permute([0, 0]);
+    let _ = a.permute([0, 1, 2]);
+    let _ = arange(4).transpose();
+    let _ = a.broadcast_to([8, 8]);
+    let _ = a.squeeze(0);
+    let _ = a.unsqueeze(4);
+    let _ = a.cat(a.transpose(), 0);
+    let _ = a.split();
+    let _ = a.part(0, 3..5);
+    let _ = a.part(0, 0..3).halves(0);
+    let _ = a.sum(2);
+    let _ = a.argmax(-3);
+    let _ = a.item();
+    let _ = dot(a, a, a);
+    p.points(arange(8)).store(a.part(0, 0..1).transpose());
+    let _ = x.extent(2);
+    let _ = x.permute([1, 1]);
+    let _ = x.row(0).unit_stride(0).shift(1).stride_multiple(0, 4).aligned(3);
+    let _ = grouped_order(0, 1, 1, 0);
+}
+
+#[test]
+fn shapes_that_do_not_exist_are_refused_one_by_one() {
+    expect(
+        misshapen::stage,
+        "
+        error: a tile of 4 x 0; expected 1 to 5 extents of at least 1, and at most 2^31 elements
+          --> line +1:13
+           |     let _ = Tile::<f32>::zeros([4, 0]);
+        error: a tile of 1 x 1 x 1 x 1 x 1 x 1; expected 1 to 5 extents of at least 1, and at most 2^31 elements
+          --> line +2:13
+           |     let _ = Tile::<f32>::ones([1, 1, 1, 1, 1, 1]);
+        error: axis 1 of 1 dimension; expected -1 to 0
+          --> line +3:13
+           |     let _ = Tile::iota(1, [8]);
+        error: position 4294967295 of an axis; positions are below 2^31
+          --> line +4:28
+           |     let a = x.tile([4, 8]).at((0, u32::MAX)).load();
+        error: a tile of 4x8 has 32 elements, and 5x8 are 40; both must be equal
+          --> line +5:15
+           |     let _ = a.reshape([5, 8]);
+        error: an order of axes [0, 0] for a tile of 4x8; expected each axis once
+          --> line +6:15
+           |     let _ = a.permute([0, 0]);
+        error: axis 2 of 2 dimensions; expected -2 to 1
+          --> line +7:15
+           |     let _ = a.permute([0, 1, 2]);
+        error: a tile of one dimension has no second axis to swap; `unsqueeze` adds one
+          --> line +8:23
+           |     let _ = arange(4).transpose();
+        error: a tile of 4x8 cannot be broadcast to 8x8: only extents of 1 grow
+          --> line +9:15
+           |     let _ = a.broadcast_to([8, 8]);
+        error: axis 0 of a tile of 4x8 cannot go; expected an extent of 1, and another axis besides
+          --> line +10:15
+           |     let _ = a.squeeze(0);
+        error: axis 4 of 3 dimensions; expected -3 to 2
+          --> line +11:15
+           |     let _ = a.unsqueeze(4);
+        error: tiles of 4x8 and 8x4 along axis 0; all other extents must be equal
+          --> line +12:15
+           |     let _ = a.cat(a.transpose(), 0);
+        error: `split` of a tile of 4x8; expected two dimensions or more, the last with extent 2; `halves` cuts any axis
+          --> line +13:15
+           |     let _ = a.split();
+        error: elements 3..5 of an extent of 4; expected some of those that exist
+          --> line +14:15
+           |     let _ = a.part(0, 3..5);
+        error: halves of an extent of 3; expected an even one
+          --> line +15:29
+           |     let _ = a.part(0, 0..3).halves(0);
+        error: axis 2 of 2 dimensions; expected -2 to 1
+          --> line +16:15
+           |     let _ = a.sum(2);
+        error: axis -3 of 2 dimensions; expected -2 to 1
+          --> line +17:15
+           |     let _ = a.argmax(-3);
+        error: `item` of a tile of 4x8 elements; expected one, reduce it first
+          --> line +18:15
+           |     let _ = a.item();
+        error: `dot` of 4x8 and 4x8 elements onto 4x8; expected m x k, k x n and m x n
+          --> line +19:13
+           |     let _ = dot(a, a, a);
+        error: a tile of 8x1 stored to 8 places; only extents of 1 grow
+          --> line +20:25
+           |     p.points(arange(8)).store(a.part(0, 0..1).transpose());
+        error: axis 2 of 2 dimensions; expected -2 to 1
+          --> line +21:15
+           |     let _ = x.extent(2);
+        error: an order of axes [1, 1] for a view of 2 dimensions; expected each axis once
+          --> line +22:15
+           |     let _ = x.permute([1, 1]);
+        error: `unit_stride` is a promise about a parameter; call it on the parameter itself
+          --> line +23:22
+           |     let _ = x.row(0).unit_stride(0).shift(1).stride_multiple(0, 4).aligned(3);
+        error: an alignment of 3 bytes; expected a power of two
+          --> line +23:68
+           |     let _ = x.row(0).unit_stride(0).shift(1).stride_multiple(0, 4).aligned(3);
+        error: groups of 0 rows; expected at least 1
+          --> line +24:13
+           |     let _ = grouped_order(0, 1, 1, 0);
+        error: kernel `misshapen` was not staged: 25 errors
+        ",
+    );
+}
+
+#[kernel]
+fn growing(x: View<f32, 1>, n: Val<u32>) {
+    let mut a = x.tile([8]).at(0).load();
+    let mut b = a;
+    for _ in 0..n {
+        a = a.sum(0);
+    }
+    while b.max_all() > 1.0 {
+        b = b.unsqueeze(0);
+    }
+    let c = if n > 3 { a } else { a.part(0, 0..1) };
+    x.tile([8]).at(0).store(a + b + c);
+}
+
+#[test]
+fn what_a_loop_carries_keeps_its_shape() {
+    expect(
+        growing::stage,
+        "
+        error: a variable that this loop carries is tile<8xf32> at the start of a round and tile<1xf32> at its end; its shape must stay
+          --> line +3:5
+           |     for _ in 0..n {
+        error: a variable that this loop carries is tile<8xf32> at the start of a round and tile<1x8xf32> at its end; its shape must stay
+          --> line +6:5
+           |     while b.max_all() > 1.0 {
+        error: the arms of this `if` give tile<8xf32> and tile<1xf32>; both must give the same type
+          --> line +9:13
+           |     let c = if n > 3 { a } else { a.part(0, 0..1) };
+        error: kernel `growing` was not staged: 3 errors
+        ",
+    );
+}
+
+#[kernel]
+fn threads(x: View<f32, 1>) {
+    let mut a = x.tile([8]).at(0).load();
+    a += a.map(|v| v + x.load_scalar(0));
+    a += a.map(|v| v * a.max(0).item());
+    barrier();
+    x.tile([8]).at(thread_id(0)).store(a);
+}
+
+#[test]
+fn what_threads_do_does_not_exist_beside_tiles() {
+    expect(
+        threads::stage,
+        "
+        error: `barrier` is for threads, and this kernel works on tiles: a program has no threads to name, only ids of programs
+          --> line +4:5
+           |     barrier();
+        error: `special` is for threads, and this kernel works on tiles: a program has no threads to name, only ids of programs
+          --> line +5:20
+           |     x.tile([8]).at(thread_id(0)).store(a);
+        error: `load` stands in a region that computes single elements, where only arithmetic can be
+          --> line +2:26
+           |     a += a.map(|v| v + x.load_scalar(0));
+        error: `tile_reduce` stands in a region that computes single elements, where only arithmetic can be
+          --> line +3:26
+           |     a += a.map(|v| v * a.max(0).item());
+        error: `item` stands in a region that computes single elements, where only arithmetic can be
+          --> line +3:33
+           |     a += a.map(|v| v * a.max(0).item());
+        error: kernel `threads` was not staged: 5 errors
+        ",
+    );
 }

@@ -71,7 +71,7 @@ mod view;
 pub use dot::{Factor, dot, dot_tf32};
 pub use elementwise::{Elements, Tiles};
 pub use points::{Distance, Points, TileIndex, TilePosition};
-pub use position::{Coordinate, Position};
+pub use position::{Position, TileCoordinate};
 pub use program::{grouped_order, num_programs, program_id, swizzle2d};
 pub use random::{RandomOffset, philox, philox4, philox4x32, uniform, uniform4};
 pub use value::{Extents, Tile, TileOperand, arange};
@@ -82,7 +82,7 @@ pub(crate) use elementwise::{binary, unary};
 /// Everything a kernel of the tile level needs.
 pub mod prelude {
     pub use super::{
-        Coordinate, Distance, Elements, Extents, Factor, Place, Points, Position, RandomOffset, Tile,
+        Distance, Elements, Extents, Factor, Place, Points, Position, RandomOffset, Tile, TileCoordinate,
         TileIndex, TileOperand, TilePosition, TileRef, Tiles, View, arange, dot, dot_tf32, grouped_order,
         num_programs, philox, philox4, philox4x32, program_id, swizzle2d, uniform, uniform4,
     };

@@ -8,7 +8,7 @@ use crate::value::{Operand, Val};
     message = "`{Self}` is not a coordinate",
     note = "coordinates are 32-bit integers: `Val<u32>`, `Val<i32>` or constants; convert with `.cast::<i32>()`"
 )]
-pub trait Coordinate: Copy {
+pub trait TileCoordinate: Copy {
     /// `by` times the coordinate.
     #[doc(hidden)]
     #[track_caller]
@@ -16,7 +16,7 @@ pub trait Coordinate: Copy {
 }
 
 #[diagnostic::do_not_recommend]
-impl Coordinate for Val<u32> {
+impl TileCoordinate for Val<u32> {
     #[track_caller]
     fn scaled(self, by: u32) -> Val<i32> {
         if by == 1 { self.bitcast() } else { (self * by).bitcast() }
@@ -24,7 +24,7 @@ impl Coordinate for Val<u32> {
 }
 
 #[diagnostic::do_not_recommend]
-impl Coordinate for Val<i32> {
+impl TileCoordinate for Val<i32> {
     #[track_caller]
     fn scaled(self, by: u32) -> Val<i32> {
         if by == 1 { self } else { self * by.cast_signed() }
@@ -34,12 +34,13 @@ impl Coordinate for Val<i32> {
 macro_rules! constant_coordinates {
     ($($ty:ty)*) => {$(
         #[diagnostic::do_not_recommend]
-        impl Coordinate for $ty {
+        impl TileCoordinate for $ty {
             #[track_caller]
             fn scaled(self, by: u32) -> Val<i32> {
                 let product = i32::try_from(self).ok().and_then(|this| this.checked_mul(i32::try_from(by).ok()?));
                 if product.is_none() {
-                    trace::error(format!("a coordinate of {self} times {by}; expected one of 32 bits"));
+                    let what = if by == 1 { "position" } else { "block" };
+                    trace::error(format!("{what} {self} of an axis; positions are below 2^31"));
                 }
                 product.unwrap_or(0).val()
             }
@@ -49,7 +50,7 @@ macro_rules! constant_coordinates {
 
 constant_coordinates!(u32 i32 usize);
 
-/// A position in `R` dimensions: an array or a tuple of [coordinates](Coordinate), outermost first; in one dimension a coordinate.
+/// A position in `R` dimensions: an array or a tuple of [coordinates](TileCoordinate), outermost first; in one dimension a coordinate.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a position in {R} dimensions",
     note = "give one 32-bit integer for each axis, as in `(row, 0)`: `Val<u32>`, `Val<i32>` or constants"
@@ -62,7 +63,7 @@ pub trait Position<const R: usize>: Copy {
 }
 
 #[diagnostic::do_not_recommend]
-impl<C: Coordinate, const R: usize> Position<R> for [C; R] {
+impl<C: TileCoordinate, const R: usize> Position<R> for [C; R] {
     #[track_caller]
     fn scaled(self, by: [u32; R]) -> [Val<i32>; R] {
         trace::here();
@@ -71,17 +72,17 @@ impl<C: Coordinate, const R: usize> Position<R> for [C; R] {
 }
 
 #[diagnostic::do_not_recommend]
-impl<C: Coordinate> Position<1> for C {
+impl<C: TileCoordinate> Position<1> for C {
     #[track_caller]
     fn scaled(self, by: [u32; 1]) -> [Val<i32>; 1] {
-        [Coordinate::scaled(self, by[0])]
+        [TileCoordinate::scaled(self, by[0])]
     }
 }
 
 macro_rules! tuple_positions {
     ($( $rank:literal ($($name:ident $i:tt),*) )*) => {$(
         #[diagnostic::do_not_recommend]
-        impl<$($name: Coordinate),*> Position<$rank> for ($($name,)*) {
+        impl<$($name: TileCoordinate),*> Position<$rank> for ($($name,)*) {
             #[track_caller]
             fn scaled(self, by: [u32; $rank]) -> [Val<i32>; $rank] {
                 [$( self.$i.scaled(by[$i]) ),*]

@@ -32,6 +32,7 @@ impl<T: Element> Tile<T> {
     #[must_use]
     #[track_caller]
     pub fn permute<const R: usize>(self, order: [i32; R]) -> Tile<T> {
+        trace::here();
         let shape = self.shape();
         let found: Option<Vec<u8>> = order
             .iter()

@@ -62,7 +62,7 @@ impl<T> Carry for Tile<T> {
 /// What can stand beside a value or a tile of type `T`: a [`Tile`] of it, or one value for all elements (a [`Val`] or a constant).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be used as a value of type `{T}`",
-    label = "expected `{T}`, `Val<{T}>` or, where tiles are, `Tile<{T}>`",
+    label = "expected `{T}`, `Val<{T}>` or `Tile<{T}>`",
     note = "there are no implicit conversions: write `.cast::<{T}>()`, or give a constant its type as in `1u32` or `0.5f32`"
 )]
 pub trait TileOperand<T>: Copy {
@@ -150,9 +150,6 @@ impl Extents for Shape {
     }
 }
 
-/// The shape to go on with after a mistake.
-const ONE: [u32; 1] = [1];
-
 /// The shape of these extents, or a report and a shape to go on with.
 #[track_caller]
 pub(super) fn shape_of(extents: &[u32]) -> Shape {
@@ -172,7 +169,7 @@ pub(super) fn shape_of(extents: &[u32]) -> Shape {
 /// A shape of one element.
 #[allow(clippy::panic, reason = "one element makes a shape")]
 fn one() -> Shape {
-    Shape::new(&ONE).unwrap_or_else(|| panic!("a tile of one element"))
+    Shape::new(&[1]).unwrap_or_else(|| panic!("a tile of one element"))
 }
 
 /// The shape of a tile; of a scalar none.
@@ -342,12 +339,4 @@ pub(super) fn common_shape(values: &mut [Value]) -> Option<Shape> {
         values[i] = element.map_or(values[i], |element| trace::poison(Type::Tile(element, common)));
     }
     Some(common)
-}
-
-impl<T: Element> From<Val<T>> for Tile<T> {
-    /// A tile of one element, in one dimension.
-    #[track_caller]
-    fn from(value: Val<T>) -> Tile<T> {
-        Tile::full([1], value)
-    }
 }

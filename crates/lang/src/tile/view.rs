@@ -2,7 +2,7 @@
 
 use tilewright_ir::{Attr, Cache, Evict, Opcode, Type, Value};
 
-use super::position::{Coordinate, Position};
+use super::position::{Position, TileCoordinate};
 use super::value::{Tile, TileOperand, axis_of, grown, shape_of};
 use crate::element::Element;
 use crate::kernel::{Argument, declare, declare_memory};
@@ -183,7 +183,7 @@ impl<T: Element, const R: usize> View<T, R> {
     /// `length` elements along an axis from `start` on; fewer where the view ends before. The start must not be negative.
     #[must_use]
     #[track_caller]
-    pub fn slice(self, axis: i32, start: impl Coordinate, length: impl Operand<u32>) -> Self {
+    pub fn slice(self, axis: i32, start: impl TileCoordinate, length: impl Operand<u32>) -> Self {
         trace::here();
         let length = length.val();
         let Some(axis) = axis_of(axis, R) else { return self };
@@ -198,6 +198,7 @@ impl<T: Element, const R: usize> View<T, R> {
     #[must_use]
     #[track_caller]
     pub fn permute(self, order: [i32; R]) -> Self {
+        trace::here();
         let found: Vec<usize> = order.iter().filter_map(|&axis| axis_of(axis, R)).collect();
         if (0..R).any(|axis| !found.contains(&axis)) {
             trace::error(format!(
@@ -287,7 +288,7 @@ macro_rules! fewer_dimensions {
             /// The view at one index along an axis, which goes.
             #[must_use]
             #[track_caller]
-            pub fn select(self, axis: i32, index: impl Coordinate) -> View<T, $less> {
+            pub fn select(self, axis: i32, index: impl TileCoordinate) -> View<T, $less> {
                 trace::here();
                 let index = index.scaled(1);
                 let at = axis_of(axis, $rank).unwrap_or(0);
@@ -302,7 +303,7 @@ macro_rules! fewer_dimensions {
             /// The view at one index of the first axis, which goes: a row of a matrix.
             #[must_use]
             #[track_caller]
-            pub fn row(self, index: impl Coordinate) -> View<T, $less> {
+            pub fn row(self, index: impl TileCoordinate) -> View<T, $less> {
                 self.select(0, index)
             }
 
@@ -435,6 +436,19 @@ impl<T: Element, const R: usize> Place<T, R> {
     }
 
     /// Loads the tile; elements outside of the view are `pad`.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    /// /// For any type of elements, in f32.
+    /// #[kernel]
+    /// fn row_max<T: Float>(x: View<T, 2>, out: View<T, 1>, columns: u32) {
+    ///     let row = program_id(0);
+    ///     let x = x.tile([1, columns]).at((row, 0)).load_or(val(f32::NEG_INFINITY).cast()).cast::<f32>();
+    ///     out.store_scalar(row, x.max_all().cast());
+    /// }
+    /// assert!(row_max::stage::<bf16>(512)?.ir().contains("tile<1x512xbf16>"));
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
     #[must_use]
     #[track_caller]
     pub fn load_or(self, pad: impl Operand<T>) -> Tile<T> {

@@ -136,8 +136,7 @@ fn staging_twice_gives_the_same_code() {
 /// With all passes, the verifier and the legality table on: for Hopper, and what only Blackwell has for Blackwell.
 #[test]
 fn every_kernel_becomes_ptx() {
-    // Kernels of the tile level are lowered to threads first, which is tested where that is done.
-    for kernel in all_kernels().into_iter().filter(|kernel| !kernel.func().is_tile_level()) {
+    for kernel in all_kernels() {
         let build = |arch| Compiler::new(arch).compile(kernel.func());
         let code = build(Arch::SM_90A).or_else(|_| build(Arch::SM_100A)).unwrap_or_else(|_| {
             panic!("{}: {}\n{}", kernel.name(), build(Arch::SM_90A).unwrap_err(), kernel.ir())
