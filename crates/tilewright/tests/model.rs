@@ -1,10 +1,14 @@
 //! The model of matrix products against what an H200 measured (`results/h200/candidates.json`): of the algorithms that were tried for a
-//! shape, the one that the model likes best must be about as fast as the fastest.
+//! product, the one that the model likes best must be about as fast as the fastest.
+//!
+//! The limits are what the model reaches on the times that it was fitted to, and a little more. The fastest of many times that are right to
+//! about 1 % is always partly luck: the fastest of one run takes 0.4 % longer than the fastest of another run in the mean, and 6 % at worst.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde::Deserialize;
 use tilewright::hardware::Gpu;
-use tilewright::kernels::gemm::{Algorithm, Problem, Types};
+use tilewright::kernels::gemm::epilogue::Epilogue;
+use tilewright::kernels::gemm::{Algorithm, Placement, Problem, Storage, Types};
 
 #[derive(Deserialize)]
 struct Results {
@@ -16,6 +20,7 @@ struct Entry {
     shape: String,
     dtype: String,
     layout: String,
+    epilogue: String,
     tried: Vec<Tried>,
 }
 
@@ -25,33 +30,80 @@ struct Tried {
     us: f64,
 }
 
-/// How much longer the model's choice took than the fastest, for each shape.
-fn regrets() -> Vec<(String, f64)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/h200/candidates.json");
-    let results: Results = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let gpu = Gpu::named("h200").unwrap();
-    let regret = |entry: Entry| {
-        let extents: Vec<u32> = entry.shape.split('x').map(|extent| extent.parse().unwrap()).collect();
-        assert_eq!(entry.layout, "tn");
-        let problem =
-            Problem::new(extents[0], extents[1], extents[2], Types::of(entry.dtype.parse().unwrap()));
+impl Entry {
+    fn extents(&self) -> [u32; 3] {
+        let extents: Vec<u32> = self.shape.split('x').map(|extent| extent.parse().unwrap()).collect();
+        extents.try_into().unwrap()
+    }
+
+    fn is_square(&self) -> bool {
+        let [m, n, k] = self.extents();
+        m == n && n == k
+    }
+
+    fn problem(&self) -> Problem {
+        let [m, n, k] = self.extents();
+        let problem = Problem::new(m, n, k, Types::of(self.dtype.parse().unwrap()));
+        let (a, b) = match self.layout.as_str() {
+            "tn" => (Storage::RowMajor, Storage::ColumnMajor),
+            "nt" => (Storage::ColumnMajor, Storage::RowMajor),
+            other => panic!("a layout that was not measured: {other}"),
+        };
+        let epilogue = match self.epilogue.as_str() {
+            "none" => Epilogue::identity(),
+            "bias+gelu" => Epilogue::identity().bias_per_column("bias", problem.types.d).gelu_tanh(),
+            other => panic!("an epilogue that was not measured: {other}"),
+        };
+        Problem { a: Placement::dense(a, m, k), b: Placement::dense(b, k, n), epilogue, ..problem }
+    }
+
+    /// How much longer the model's choice took than the fastest.
+    fn regret(&self, gpu: &Gpu) -> f64 {
+        let problem = self.problem();
         let predicted = |tried: &Tried| {
             let algorithm: Algorithm = tried.algorithm.parse().unwrap();
             algorithm.predict(&problem, gpu).unwrap().seconds()
         };
-        let choice = entry.tried.iter().min_by(|x, y| predicted(x).total_cmp(&predicted(y))).unwrap().us;
-        let fastest = entry.tried.iter().map(|tried| tried.us).fold(f64::INFINITY, f64::min);
-        (entry.shape, choice / fastest)
-    };
-    results.entries.into_iter().map(regret).collect()
+        let choice = self.tried.iter().min_by(|x, y| predicted(x).total_cmp(&predicted(y))).unwrap().us;
+        choice / self.tried.iter().map(|tried| tried.us).fold(f64::INFINITY, f64::min)
+    }
+}
+
+/// The choices for some of the products: so many, such a geometric mean and such a worst one, at most.
+#[track_caller]
+fn check(takes_part: impl Fn(&Entry) -> bool, count: usize, mean: f64, worst: f64) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/h200/candidates.json");
+    let results: Results = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let gpu = Gpu::named("h200").unwrap();
+    let entries = results.entries.iter().filter(|entry| takes_part(entry));
+    let regrets: Vec<(&str, f64)> = entries.map(|entry| (entry.shape.as_str(), entry.regret(gpu))).collect();
+    assert_eq!(regrets.len(), count);
+    let found = (regrets.iter().map(|(_, regret)| regret.ln()).sum::<f64>() / regrets.len() as f64).exp();
+    assert!(found < mean, "{found} in the mean");
+    let found = regrets.iter().max_by(|x, y| x.1.total_cmp(&y.1)).unwrap();
+    assert!(found.1 < worst, "{found:?} is the worst");
+}
+
+fn is_plain(entry: &Entry) -> bool {
+    entry.dtype == "bf16" && entry.epilogue == "none"
 }
 
 #[test]
-fn the_choice_is_about_as_fast_as_the_fastest() {
-    let regrets = regrets();
-    assert!(regrets.len() >= 50);
-    let worst = regrets.iter().max_by(|x, y| x.1.total_cmp(&y.1)).unwrap();
-    assert!(worst.1 < 1.12, "{worst:?}");
-    let mean = (regrets.iter().map(|(_, regret)| regret.ln()).sum::<f64>() / regrets.len() as f64).exp();
-    assert!(mean < 1.02, "{mean}");
+fn choices_for_layers_of_llama() {
+    check(|entry| is_plain(entry) && !entry.is_square(), 96, 1.009, 1.06);
+}
+
+#[test]
+fn choices_for_squares() {
+    check(|entry| is_plain(entry) && entry.is_square(), 18, 1.015, 1.10);
+}
+
+#[test]
+fn choices_with_an_epilogue() {
+    check(|entry| entry.epilogue != "none", 9, 1.009, 1.02);
+}
+
+#[test]
+fn choices_for_other_types() {
+    check(|entry| entry.dtype != "bf16", 4, 1.006, 1.01);
 }

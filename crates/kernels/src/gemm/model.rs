@@ -11,27 +11,27 @@ use std::fmt;
 
 use tilewright_hardware::{Arch, Gpu, TensorKind};
 
-use super::epilogue::ExtraOperand;
+use super::epilogue::{ExtraOperand, Shape};
 use super::problem::{Placement, Problem, Types};
 
-/// What is known of chips beyond the table of [`Gpu`]s. Rates are for each multiprocessor and clock.
-///
-/// Fitted to some 3000 times of Hopper kernels on an H200 (56 shapes of Llama's layers, 8 squares, up to 60 configurations each), such that
-/// configurations of one shape come out in the order that was measured. What that data cannot tell (`late_askers`, `out_of_step`,
-/// `across_lines`, `cooperation`, `load_turns`, `lanes`, `l1`) was set by single comparisons on the same chip; the test `model` of the front crate holds the model against what is kept of them.
+/// What is known of chips beyond the table of [`Gpu`]s, and of how well kernels of a kind use them. Rates are for each multiprocessor and
+/// clock. The test `model` of the front crate holds it against what was measured on an H200.
 struct Constants {
-    /// Bytes between registers or tensor cores and shared memory. Banks give 128; warpgroups' instructions read less than they name.
+    /// Bytes between registers or tensor cores and shared memory: what its banks give.
     shared: f64,
-    /// Bytes from L2 to one multiprocessor, if few ask.
-    l2_alone: f64,
-    /// The same if all ask at once.
-    l2_together: f64,
+    /// Bytes from L2 to one multiprocessor. Its port takes 64.
+    l2: f64,
     /// Bytes of results that a multiprocessor stores.
     store: f64,
+    /// Bytes that a multiprocessor reads and writes when it copies a matrix that stays in L2.
+    copy: f64,
     /// Part of the peak of DRAM that products reach.
     dram: f64,
-    /// What it costs if two blocks ask for the larger factor at once instead of sharing it in a cluster, as a part of its bytes.
-    asked_twice: f64,
+    /// What it costs if blocks ask for the same part of the larger factor instead of sharing it in a cluster, as a part of its bytes:
+    /// requests that meet on their way to DRAM are not always answered together.
+    asked_again: f64,
+    /// The same if those who ask are clusters. Each keeps its own pace, since its blocks wait for each other, and gets away from the others.
+    asked_apart: f64,
     /// Part of the peak of tensor cores that main loops reach if nothing else gets in their way. Power has its part in it.
     tensor: f64,
     /// How much terms that happen at the same time get in each other's way: they add up as numbers raised to this power do.
@@ -50,10 +50,13 @@ struct Constants {
     latency: f64,
     /// Seconds from the end of one kernel to the first instruction of the next in a stream.
     launch: f64,
-    /// Seconds that blocks of a cluster wait for each other at the start and at the end.
+    /// Seconds that clusters take to start together, and that their blocks wait for each other at the start and at the end.
     cluster: f64,
     /// Instructions for each element of the result in the simplest epilogue: convert, stage, store.
     epilogue: f64,
+    /// Clocks for each element of the result and each vector that has an element for every column. A thread holds two rows and many
+    /// columns: elements of a row are loaded once, those of columns again and again. Seen from the other side columns are rows.
+    vector: f64,
     /// Clocks until partial sums are known to be complete, and the bytes of them that a multiprocessor writes and reads.
     partial_latency: f64,
     partial_store: f64,
@@ -70,13 +73,54 @@ struct Constants {
     l1: f64,
 }
 
-const CONSTANTS: Constants = Constants {
+/// Kernels that the copy engine feeds: one warp asks for tiles, warpgroups multiply them, and neither takes the other's turns. So what happens
+/// at the same time hardly gets in each other's way, and limits are those of the hardware.
+///
+/// Fitted to some 3400 times on an H200 (56 shapes of Llama's layers, most of them in two runs, 8 squares, some products with a bias and GELU,
+/// tf32 and i8; up to 44 configurations each), such that configurations of one shape come out in the order that was measured. What that data
+/// cannot tell (`out_of_step`, `across_lines`) was set by single comparisons on the same chip. Times of one shape are right to about 1 %,
+/// and clocks drift by up to 4 % while many configurations take turns, so nothing finer than that is in these numbers.
+const ENGINE: Constants = Constants {
+    shared: 128.0,
+    l2: 56.0,
+    store: 10.0,
+    copy: 20.0,
+    dram: 0.93,
+    asked_again: 0.3,
+    asked_apart: 0.8,
+    tensor: 0.705,
+    contention: 12,
+    askers: 0.67,
+    late_askers: 0.95,
+    warps_on_hopper: 0.62,
+    lanes: 0.78,
+    load_turns: 1.2,
+    latency: 1800.0,
+    launch: 0.9e-6,
+    cluster: 0.95e-6,
+    epilogue: 8.0,
+    vector: 0.04,
+    partial_latency: 170.0,
+    partial_store: 12.5,
+    partial_load: 21.0,
+    out_of_step: 1.05,
+    l2_part: 0.6,
+    across_lines: 2.0,
+    cooperation: 1.02,
+    l1: 14.0,
+};
+
+/// Kernels whose threads load what they multiply: instructions for one are turns that the other does not get.
+///
+/// Set by comparisons of single products on an H200, and published numbers.
+const THREADS: Constants = Constants {
     shared: 240.0,
-    l2_alone: 85.0,
-    l2_together: 83.0,
+    l2: 83.0,
     store: 20.0,
+    copy: 20.0,
     dram: 0.87,
-    asked_twice: 0.2,
+    asked_again: 0.2,
+    asked_apart: 0.2,
     tensor: 0.81,
     contention: 4,
     askers: 0.72,
@@ -88,6 +132,7 @@ const CONSTANTS: Constants = Constants {
     launch: 1.6e-6,
     cluster: 0.57e-6,
     epilogue: 5.0,
+    vector: 0.0,
     partial_latency: 320.0,
     partial_store: 9.8,
     partial_load: 33.0,
@@ -97,6 +142,10 @@ const CONSTANTS: Constants = Constants {
     cooperation: 1.02,
     l1: 14.0,
 };
+
+/// Kernels that read one factor once, straight to where it is multiplied, on Hopper: they get as much from DRAM as the engine does (1 row,
+/// 8192 x 57344: 214 us). `l1` is from what 16 rows take (7 shapes). Elsewhere nothing was measured, and they are like others whose threads load.
+const STREAMED: Constants = Constants { dram: 0.93, l1: 9.0, ..THREADS };
 
 /// Part of the latency that the first load has: nothing else is under way.
 const FIRST_LOAD: f64 = 0.8;
@@ -116,17 +165,17 @@ pub enum Unit {
 
 impl Unit {
     /// Operations a clock of a multiprocessor that main loops reach.
-    fn rate(self, gpu: &Gpu) -> f64 {
+    fn rate(self, gpu: &Gpu, constants: &Constants) -> f64 {
         let rate = match self {
-            Unit::Tensor(kind) => f64::from(gpu.tensor_rate(kind)) * CONSTANTS.tensor,
+            Unit::Tensor(kind) => f64::from(gpu.tensor_rate(kind)) * constants.tensor,
             Unit::Warps(kind) => {
                 // Only f64 is as fast either way on Hopper.
                 let whole = !gpu.arch.supports(Arch::SM_90A) || kind == TensorKind::F64;
-                let part = if whole { 1.0 } else { CONSTANTS.warps_on_hopper };
-                f64::from(gpu.tensor_rate(kind)) * CONSTANTS.tensor * part
+                let part = if whole { 1.0 } else { constants.warps_on_hopper };
+                f64::from(gpu.tensor_rate(kind)) * constants.tensor * part
             }
-            Unit::Floats => f64::from(2 * gpu.float_lanes) * CONSTANTS.lanes,
-            Unit::Doubles => f64::from(2 * gpu.double_lanes) * CONSTANTS.lanes,
+            Unit::Floats => f64::from(2 * gpu.float_lanes) * constants.lanes,
+            Unit::Doubles => f64::from(2 * gpu.double_lanes) * constants.lanes,
         };
         // A unit that the chip does not have is no candidate; if somebody asks all the same, it is slow and not infinitely fast.
         rate.max(1.0)
@@ -242,6 +291,8 @@ pub struct Term {
 pub struct Prediction {
     /// Everything that takes time.
     pub terms: Vec<Term>,
+    /// How much terms that happen at the same time get in each other's way.
+    contention: i32,
 }
 
 /// What nothing takes.
@@ -253,7 +304,7 @@ impl Prediction {
     pub fn seconds(&self) -> f64 {
         let of =
             |counts| self.terms.iter().filter(move |term| term.counts == counts).map(|term| term.seconds);
-        let power = CONSTANTS.contention;
+        let power = self.contention.max(1);
         let longest = of(Counts::Together).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let together: f64 = of(Counts::Together).map(|seconds| (seconds / longest).powi(power)).sum();
         longest * together.powf(1.0 / f64::from(power)) + of(Counts::Added).sum::<f64>()
@@ -263,6 +314,11 @@ impl Prediction {
     #[must_use]
     pub fn binding(&self) -> Term {
         self.terms.iter().copied().max_by(|x, y| x.seconds.total_cmp(&y.seconds)).unwrap_or(NOTHING)
+    }
+
+    /// Nothing yet, of a kernel of this kind.
+    fn of(constants: &Constants) -> Prediction {
+        Prediction { terms: Vec::new(), contention: constants.contention }
     }
 
     fn with(mut self, counts: Counts, name: &'static str, seconds: f64) -> Prediction {
@@ -276,13 +332,13 @@ impl Prediction {
     #[must_use]
     pub(super) fn after_copy(self, gpu: &Gpu, name: &'static str, bytes: f64) -> Prediction {
         // A matrix that fits is still in the cache when it is read again, and is written there first.
-        let from_cache = bytes / 2.0 < l2(gpu) * CONSTANTS.l2_part;
+        let from_cache = bytes / 2.0 < l2(gpu) * THREADS.l2_part;
         let rate = if from_cache {
-            chip(gpu, CONSTANTS.store)
+            chip(gpu, THREADS.copy)
         } else {
-            dram(gpu, gpu.multiprocessors.into(), CONSTANTS.askers)
+            dram(gpu, &THREADS, gpu.multiprocessors.into(), THREADS.askers)
         };
-        self.with(Counts::Added, name, bytes / rate + CONSTANTS.launch)
+        self.with(Counts::Added, name, bytes / rate + THREADS.launch)
     }
 }
 
@@ -307,9 +363,9 @@ fn chip(gpu: &Gpu, bytes_a_clock: f64) -> f64 {
 }
 
 /// Bytes of DRAM a second, if so many multiprocessors ask and such a part of all is needed.
-fn dram(gpu: &Gpu, askers: f64, needed: f64) -> f64 {
+fn dram(gpu: &Gpu, constants: &Constants, askers: f64, needed: f64) -> f64 {
     let enough = f64::from(gpu.multiprocessors) * needed;
-    gpu.dram * CONSTANTS.dram * (askers / enough).min(1.0)
+    gpu.dram * constants.dram * (askers / enough).min(1.0)
 }
 
 #[allow(clippy::cast_precision_loss, reason = "an estimate")]
@@ -357,14 +413,16 @@ pub fn predict(work: &Work, problem: &Problem, gpu: &Gpu) -> Prediction {
 }
 
 /// How much more than its bytes a factor takes from L2, because its rows do not begin with lines of the cache.
-fn lines(placement: &Placement, bytes: f64) -> f64 {
+fn lines(placement: &Placement, bytes: f64, constants: &Constants) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "a remainder")]
     let aligned = placement.leading as f64 * bytes % 128.0 == 0.0 && placement.alignment >= 128;
-    if aligned { 1.0 } else { CONSTANTS.across_lines }
+    if aligned { 1.0 } else { constants.across_lines }
 }
 
 impl Tiled {
     fn predict(&self, problem: &Problem, gpu: &Gpu) -> Prediction {
+        let engine = self.load == [None; 2];
+        let constants = if engine { &ENGINE } else { &THREADS };
         let [bm, bn, bk] = self.tile;
         let width = |element| f64::from(Types::in_memory(element).bytes());
         let (a_bytes, b_bytes) = (width(problem.types.a), width(problem.types.b));
@@ -384,26 +442,23 @@ impl Tiled {
             }
         };
         let busiest = (units / workers).ceil();
-        let busy = units.min(workers);
         let busiest_steps = busiest * steps_of_one;
         let clocks = |clocks: f64| clocks / gpu.clock;
 
         // One step of a tile.
         let [m, n, k] = self.tile.map(f64::from);
-        let multiply = 2.0 * m * n * k / self.unit.rate(gpu);
+        let multiply = 2.0 * m * n * k / self.unit.rate(gpu, constants);
         let slabs = (m / f64::from(self.slab[0])).max(1.0) * (n / f64::from(self.slab[1])).max(1.0);
         let reads = slabs * k * (f64::from(self.slab[0]) * a_bytes + f64::from(self.slab[1]) * b_bytes);
         let writes = k * (m * a_bytes + n * b_bytes);
-        let shared = (reads + writes) / CONSTANTS.shared;
+        let shared = (reads + writes) / constants.shared;
         // A cluster of neighbours in m shares B, one of neighbours in n shares A.
-        let fetched_a = k * m * a_bytes / f64::from(self.cluster[1]) * lines(&problem.a, a_bytes);
-        let fetched_b = k * n * b_bytes / f64::from(self.cluster[0]) * lines(&problem.b, b_bytes);
+        let fetched_a = k * m * a_bytes / f64::from(self.cluster[1]) * lines(&problem.a, a_bytes, constants);
+        let fetched_b = k * n * b_bytes / f64::from(self.cluster[0]) * lines(&problem.b, b_bytes, constants);
         let fetched = fetched_a + fetched_b;
-        let together = CONSTANTS.l2_together * f64::from(gpu.multiprocessors) / busy;
-        let l2_rate = CONSTANTS.l2_alone.min(together);
-        let pace = if self.split == Split::Stream { CONSTANTS.out_of_step } else { 1.0 };
+        let pace = if self.split == Split::Stream { constants.out_of_step } else { 1.0 };
         // With one tile each there is nothing to take turns for.
-        let pace = if self.cooperates && units > workers { pace * CONSTANTS.cooperation } else { pace };
+        let pace = if self.cooperates && units > workers { pace * constants.cooperation } else { pace };
         let under_way = f64::from(self.stages.max(1)) * busiest.min(f64::from(self.resident.max(1)));
         let load = |bytes: f64, load: Option<u32>| {
             // Loads narrower than 4 bytes pass through registers: addresses, bounds, load, merge, store; and somebody waits for them.
@@ -412,55 +467,69 @@ impl Tiled {
         let instructions = load(k * m * a_bytes, self.load[0]) + load(k * n * b_bytes, self.load[1]);
         // Loads take the turns of multiplications that are instructions of lanes themselves.
         let multiply = match self.unit {
-            Unit::Floats | Unit::Doubles => multiply + CONSTANTS.load_turns * instructions,
+            Unit::Floats | Unit::Doubles => multiply + constants.load_turns * instructions,
             Unit::Tensor(_) | Unit::Warps(_) => multiply,
         };
 
         // Beyond the tile.
         let traffic = Traffic::of(problem);
-        let (bands, again) = match self.band {
+        let (bands, whole) = match self.band {
             Band::Rows(high) => (rows.div_ceil(high.max(1)), traffic.b),
             Band::Columns(wide) => (columns.div_ceil(wide.max(1)), traffic.a),
         };
-        let room = l2(gpu) * CONSTANTS.l2_part;
-        let missing = (again - room).max(0.0);
+        let room = l2(gpu) * constants.l2_part;
+        let missing = (whole - room).max(0.0);
         // Neighbours that need the same part of the larger factor at the same time, and do not share it.
         let (larger, readers, sharing) = if traffic.a > traffic.b {
             (traffic.a, columns, self.cluster[1])
         } else {
             (traffic.b, rows, self.cluster[0])
         };
-        let twice = if readers > sharing { CONSTANTS.asked_twice * larger } else { 0.0 };
-        let read = traffic.a + traffic.b + (f64::from(bands) - 1.0) * missing + twice;
+        let again = match (readers > sharing, cluster > 1) {
+            (false, _) => 0.0,
+            (true, false) => constants.asked_again * larger,
+            (true, true) => constants.asked_apart * larger,
+        };
+        let read = traffic.a + traffic.b + (f64::from(bands) - 1.0) * missing + again;
         // Rounds that keep all busy, and the last one.
         let last = units % workers;
         let bytes = (read + traffic.results) / units;
-        let late = if last < units { CONSTANTS.late_askers } else { CONSTANTS.askers };
-        let dram = bytes * (units - last) / dram(gpu, workers, CONSTANTS.askers)
-            + if last > 0.0 { bytes * last / dram(gpu, last, late) } else { 0.0 };
+        let late = if last < units { constants.late_askers } else { constants.askers };
+        let dram = bytes * (units - last) / dram(gpu, constants, workers, constants.askers)
+            + if last > 0.0 { bytes * last / dram(gpu, constants, last, late) } else { 0.0 };
 
         // The end of a tile.
         let d_bytes = width(problem.types.d);
         let c_bytes = if problem.epilogue.reads_c() { width(problem.types.c) } else { 0.0 };
         let elements = m * n;
-        let finish = elements * (d_bytes + c_bytes) / CONSTANTS.store
-            + elements * CONSTANTS.epilogue / f64::from(gpu.float_lanes.max(1));
+        let finish = elements * (d_bytes + c_bytes) / constants.store
+            + elements * constants.epilogue / f64::from(gpu.float_lanes.max(1));
         let tiles_of_one = (tiles / workers).ceil();
-        let exposed = if self.overlapped { 1.0 } else { tiles_of_one };
+        // While results are stored nothing is multiplied, unless that overlaps; but the engine goes on with loads for the next tile. Only
+        // the last has nothing after it.
+        let (storing, exposed) = match (self.overlapped, engine) {
+            (true, _) => (0.0, finish),
+            (false, true) => ((tiles_of_one - 1.0) * finish, finish),
+            (false, false) => (0.0, tiles_of_one * finish),
+        };
+        let along_columns = |operand: &ExtraOperand| operand.shape == Shape::PerColumn;
+        let vectors = problem.epilogue.operands().iter().filter(|operand| along_columns(operand)).count();
+        #[allow(clippy::cast_precision_loss, reason = "a few")]
+        let vectors = tiles_of_one * elements * constants.vector * vectors as f64;
         // Partial sums are written by all, and the last of each tile reads them all.
         let partial = elements * width(problem.types.accumulate);
         let reduction = match self.split {
             Split::Whole | Split::Parts(1) => 0.0,
             Split::Parts(parts) => {
-                CONSTANTS.partial_latency
-                    + busiest * partial / CONSTANTS.partial_store
-                    + tiles_of_one * f64::from(parts) * partial / CONSTANTS.partial_load
+                constants.partial_latency
+                    + busiest * partial / constants.partial_store
+                    + tiles_of_one * f64::from(parts) * partial / constants.partial_load
             }
             Split::Stream => {
                 let parts = (units / tiles).ceil() + 1.0;
-                CONSTANTS.partial_latency
-                    + 2.0 * partial / CONSTANTS.partial_store
-                    + parts * partial / CONSTANTS.partial_load
+                constants.partial_latency
+                    + 2.0 * partial / constants.partial_store
+                    + parts * partial / constants.partial_load
             }
         };
 
@@ -468,23 +537,25 @@ impl Tiled {
             Unit::Tensor(_) | Unit::Warps(_) => "tensor cores",
             Unit::Floats | Unit::Doubles => "arithmetic",
         };
-        Prediction::default()
-            .with(Counts::Together, multiplying, clocks(pace * busiest_steps * multiply))
+        Prediction::of(constants)
+            .with(Counts::Together, multiplying, clocks(pace * busiest_steps * multiply + storing))
             .with(Counts::Together, "shared memory", clocks(busiest_steps * shared))
-            .with(Counts::Together, "loads from L2", clocks(pace * busiest_steps * fetched / l2_rate))
+            .with(Counts::Together, "loads from L2", clocks(pace * busiest_steps * fetched / constants.l2))
             .with(Counts::Together, "load instructions", clocks(busiest_steps * instructions))
-            .with(Counts::Together, "latency of loads", clocks(busiest_steps * CONSTANTS.latency / under_way))
+            .with(Counts::Together, "latency of loads", clocks(busiest_steps * constants.latency / under_way))
             .with(Counts::Together, "DRAM", dram)
-            .with(Counts::Added, "first load", clocks(FIRST_LOAD * CONSTANTS.latency))
-            .with(Counts::Added, "cluster", if cluster > 1 { CONSTANTS.cluster } else { 0.0 })
-            .with(Counts::Added, "epilogue", clocks(exposed * finish))
+            .with(Counts::Added, "first load", clocks(FIRST_LOAD * constants.latency))
+            .with(Counts::Added, "cluster", if cluster > 1 { constants.cluster } else { 0.0 })
+            .with(Counts::Added, "epilogue", clocks(exposed))
+            .with(Counts::Added, "vectors of the epilogue", clocks(vectors))
             .with(Counts::Added, "reduction of partial sums", clocks(reduction))
-            .with(Counts::Added, "launch", CONSTANTS.launch)
+            .with(Counts::Added, "launch", constants.launch)
     }
 }
 
 impl Streamed {
     fn predict(&self, problem: &Problem, gpu: &Gpu) -> Prediction {
+        let constants = if gpu.arch.supports(Arch::SM_90A) { &STREAMED } else { &THREADS };
         let traffic = Traffic::of(problem);
         let blocks = f64::from(problem.n.div_ceil(self.columns.max(1)))
             * f64::from(problem.batch)
@@ -498,10 +569,10 @@ impl Streamed {
         let elements = f64::from(problem.k) * f64::from(problem.n) * f64::from(problem.batch);
         let multiply = match self.unit {
             Unit::Tensor(_) | Unit::Warps(_) => {
-                problem.flops() * 16.0 / f64::from(problem.m.clamp(1, 16)) / self.unit.rate(gpu)
+                problem.flops() * 16.0 / f64::from(problem.m.clamp(1, 16)) / self.unit.rate(gpu, constants)
             }
             Unit::Floats | Unit::Doubles => {
-                elements * f64::from(problem.m) * self.per_element * 2.0 / self.unit.rate(gpu)
+                elements * f64::from(problem.m) * self.per_element * 2.0 / self.unit.rate(gpu, constants)
             }
         };
         let seconds = |clocks: f64| clocks / gpu.clock;
@@ -514,12 +585,12 @@ impl Streamed {
         let under_way = busy * f64::from(self.in_flight.max(1));
         // Write, fence, count, and for the last one: read what all have written.
         let reduction =
-            if self.parts > 1 { (2.0 + f64::from(self.parts) / 8.0) * CONSTANTS.latency } else { 0.0 };
-        Prediction::default()
+            if self.parts > 1 { (2.0 + f64::from(self.parts) / 8.0) * constants.latency } else { 0.0 };
+        Prediction::of(constants)
             .with(
                 Counts::Together,
                 "DRAM",
-                (traffic.a + traffic.b + traffic.results) / dram(gpu, blocks, CONSTANTS.askers),
+                (traffic.a + traffic.b + traffic.results) / dram(gpu, constants, blocks, constants.askers),
             )
             .with(
                 Counts::Together,
@@ -529,17 +600,13 @@ impl Streamed {
             .with(
                 Counts::Together,
                 "latency of loads",
-                seconds(elements * width * CONSTANTS.latency / under_way),
+                seconds(elements * width * constants.latency / under_way),
             )
-            .with(Counts::Together, "rows again for other columns", rows_again / chip(gpu, CONSTANTS.l1))
-            .with(
-                Counts::Together,
-                "loads from L2",
-                elements * width * balance / chip(gpu, CONSTANTS.l2_together),
-            )
-            .with(Counts::Added, "first load", seconds(2.0 * CONSTANTS.latency))
+            .with(Counts::Together, "rows again for other columns", rows_again / chip(gpu, constants.l1))
+            .with(Counts::Together, "loads from L2", elements * width * balance / chip(gpu, constants.l2))
+            .with(Counts::Added, "first load", seconds(2.0 * constants.latency))
             .with(Counts::Added, "reduction of partial sums", seconds(reduction))
-            .with(Counts::Added, "launch", CONSTANTS.launch)
+            .with(Counts::Added, "launch", constants.launch)
     }
 }
 
@@ -585,17 +652,52 @@ mod tests {
         }
         assert_eq!(wide.binding().name, "tensor cores");
         let rate = problem.flops() / wide.seconds() * 1e-12;
-        assert!((650.0..850.0).contains(&rate), "{rate} TFLOP/s");
+        // Measured: 652.
+        assert!((620.0..690.0).contains(&rate), "{rate} TFLOP/s");
     }
 
     #[test]
-    fn sharing_what_is_loaded_never_costs() {
-        let problem = bf16(4096, 4096, 4096);
-        let alone = predict(&Work::Tiled(wgmma(128, 128)), &problem, h200());
-        let pair = predict(&Work::Tiled(Tiled { cluster: [2, 1], ..wgmma(128, 128) }), &problem, h200());
-        let l2 = |p: &Prediction| p.terms.iter().find(|term| term.name == "loads from L2").unwrap().seconds;
-        assert!(l2(&pair) < l2(&alone) * 0.8);
-        assert!(pair.seconds() <= alone.seconds());
+    fn sharing_what_is_loaded_pays_for_large_products() {
+        // Measured with 128x128, two tiles at a time: 2 to 3 % more with clusters for 2048 cubed, 0 to 2 % less for 8192 cubed.
+        let [alone, pair] =
+            [[1, 1], [2, 1]].map(|cluster| Tiled { cluster, overlapped: true, ..wgmma(128, 128) });
+        let l2 = |tiled: Tiled, problem: &Problem| {
+            let predicted = predict(&Work::Tiled(tiled), problem, h200());
+            predicted.terms.iter().find(|term| term.name == "loads from L2").unwrap().seconds
+        };
+        let (small, large) = (bf16(2048, 2048, 2048), bf16(8192, 8192, 8192));
+        assert!(l2(pair, &large) < l2(alone, &large) * 0.8);
+        assert!(seconds(pair, &large) < seconds(alone, &large));
+        assert!(seconds(pair, &small) > seconds(alone, &small) * 1.01);
+    }
+
+    #[test]
+    fn clusters_share_the_larger_factor_if_memory_binds() {
+        // Measured: 17.7 us alone, 17.8 us if the larger factor is shared, 22.5 us if the other one is.
+        let problem = bf16(128, 6144, 4096);
+        let shared = |cluster| seconds(Tiled { cluster, stages: 9, ..wgmma(64, 112) }, &problem);
+        assert!(shared([1, 2]) > shared([1, 1]) * 1.15);
+        assert!(shared([2, 1]) < shared([1, 1]) * 1.05);
+    }
+
+    #[test]
+    fn a_vector_along_columns_costs_more_than_one_along_rows() {
+        use crate::gemm::epilogue::Epilogue;
+        // A bias with GELU, 4096 cubed: 205.3 us as it is, 200.6 us seen from the other side.
+        let bias = |epilogue: Epilogue| Problem { epilogue, ..bf16(4096, 4096, 4096) };
+        let columns = bias(Epilogue::new().bias_per_column("bias", Element::BF16));
+        let rows = bias(Epilogue::new().bias_per_row("bias", Element::BF16));
+        let gain = seconds(wgmma(128, 128), &columns) / seconds(wgmma(128, 128), &rows);
+        assert!((1.005..1.04).contains(&gain), "{gain}");
+    }
+
+    #[test]
+    fn loads_go_on_while_the_engine_stores() {
+        // Two tiles each, and memory binds: the results of the first cost nothing.
+        let problem = bf16(64, 132 * 128 * 2, 4096);
+        let tiled = Tiled { stages: 7, ..wgmma(64, 128) };
+        let overlapped = seconds(Tiled { overlapped: true, ..tiled }, &problem);
+        assert!(seconds(tiled, &problem) < overlapped * 1.001);
     }
 
     #[test]
