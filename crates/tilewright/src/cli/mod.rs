@@ -34,7 +34,7 @@ enum Command {
     Demo(demo::Options),
     /// Say what this machine has: driver, GPUs, assembler, cache; and what to do about what is missing
     Doctor(doctor::Options),
-    /// Measure matrix products beside cuBLASLt, step by step on the ladder, and draw what was measured
+    /// Measure matrix products beside cuBLASLt, ops beside torch and Triton, the ladder; draw what was measured
     Bench(bench::Options),
     /// List, clear or verify the compiled kernels that are kept on disk
     Cache(cache::Options),

@@ -101,7 +101,7 @@ pub(super) fn check(
                 let found = decode(types.d, &elements[at..at + width]);
                 let slack = case.finish.slack() * (sum.abs() + bias.abs());
                 let tolerance = tolerance(problem, expected, squares.sqrt()) + slack;
-                verdict.compare((row, *column), found, expected, tolerance);
+                verdict.compare((row, u64::from(*column)), found, expected, tolerance);
             }
         }
     }
@@ -109,7 +109,7 @@ pub(super) fn check(
 }
 
 impl Verdict {
-    fn compare(&mut self, (row, column): (u32, u32), found: f64, expected: f64, tolerance: f64) {
+    pub(super) fn compare(&mut self, (row, column): (u32, u64), found: f64, expected: f64, tolerance: f64) {
         self.compared += 1;
         let difference = (found - expected).abs();
         let error = if difference == 0.0 { 0.0 } else { difference / tolerance };
@@ -123,7 +123,7 @@ impl Verdict {
         self.error = if error.is_nan() { f64::MAX } else { self.error.max(error.min(f64::MAX)) };
     }
 
-    fn refute(&mut self, words: String) {
+    pub(super) fn refute(&mut self, words: String) {
         self.error = f64::MAX;
         self.wrong.get_or_insert(words);
     }
@@ -152,7 +152,7 @@ fn tolerance(problem: &Problem, expected: f64, norm: f64) -> f64 {
 }
 
 /// Of so many places, at most so many: the first, the last and some between, the same every time.
-fn places(count: u32, most: u32) -> impl Iterator<Item = u32> {
+pub(super) fn places(count: u32, most: u32) -> impl Iterator<Item = u32> {
     let (count, most) = (u64::from(count), u64::from(most.max(2)));
     let shown = count.min(most);
     // Not at equal distances: faults often are.

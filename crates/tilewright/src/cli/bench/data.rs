@@ -28,6 +28,18 @@ impl Pattern {
         Pattern { values, bytes }
     }
 
+    /// Numbers of so many places in an array, as i32: below `below`, each as likely as any other.
+    pub(super) fn places(below: u32, elements: u64, seed: u64) -> Pattern {
+        let count = usize::try_from(elements).unwrap_or(PERIOD).min(PERIOD);
+        let mut random = Random(seed);
+        let mut place = || i32::try_from(random.next() % u64::from(below.max(1))).unwrap_or(i32::MAX);
+        let places: Vec<i32> = (0..count).map(|_| place()).collect();
+        Pattern {
+            values: places.iter().copied().map(f64::from).collect(),
+            bytes: places.iter().flat_map(|place| place.to_le_bytes()).collect(),
+        }
+    }
+
     /// The number at a place in memory, in elements.
     pub(super) fn at(&self, place: u64) -> f64 {
         let count = self.values.len().max(1) as u64;
@@ -75,15 +87,25 @@ impl Random {
     #[allow(clippy::cast_possible_truncation, reason = "rounded to the type")]
     fn element(&mut self, element: Element) -> Vec<u8> {
         match element {
-            Element::BF16 => bf16::from_f64(self.normal()).to_le_bytes().to_vec(),
-            Element::F16 => f16::from_f64(self.normal()).to_le_bytes().to_vec(),
+            Element::BF16 | Element::F16 | Element::F32 | Element::F64 => encode(element, self.normal()),
             // Tensor cores ignore the last 13 bits; here they are zero, so that products are exact.
             Element::TF32 => (((self.normal() as f32).to_bits() + 0x1000) & !0x1fff).to_le_bytes().to_vec(),
-            Element::F32 => (self.normal() as f32).to_le_bytes().to_vec(),
-            Element::F64 => self.normal().to_le_bytes().to_vec(),
             Element::E4M3 | Element::E5M2 => vec![small(element, self.normal())],
             _ => self.next().to_le_bytes()[..element.bytes() as usize].to_vec(),
         }
+    }
+}
+
+/// The bytes of a number, rounded to one of the types that operands and results have; zeros of any other.
+#[allow(clippy::cast_possible_truncation, reason = "rounded to the type")]
+pub(super) fn encode(element: Element, value: f64) -> Vec<u8> {
+    match element {
+        Element::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
+        Element::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
+        Element::F32 => (value as f32).to_le_bytes().to_vec(),
+        Element::F64 => value.to_le_bytes().to_vec(),
+        Element::I32 => (value as i32).to_le_bytes().to_vec(),
+        _ => vec![0; element.bytes() as usize],
     }
 }
 

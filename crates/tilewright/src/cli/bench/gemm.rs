@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use tilewright::cuda::Driver;
 use tilewright::device::{Device, DeviceKind};
 use tilewright::hardware::Element;
 use tilewright::kernels::gemm::{Algorithm, Problem};
@@ -15,11 +14,11 @@ use tilewright_cublaslt::Library;
 use super::super::{Failure, table};
 use super::case::{self, Case, Finish, Layout};
 use super::check::{Inputs, check};
+use super::cublas::Peer;
 use super::memory::Memory;
 use super::ours::{Choice, Ours};
-use super::peer::Peer;
 use super::plot;
-use super::results::{Journal, Results, Row, Tried, today, write_whole};
+use super::results::{Journal, Results, Row, Tried, write_whole};
 use super::shape::{self, SETS, Shape};
 use super::statistics::{Spread, geometric_mean, paired_ratio, rounded};
 use super::timing::{Contestant, Effort, race};
@@ -97,7 +96,7 @@ const PEER_ALGORITHMS: usize = 8;
 
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let cases = options.cases()?;
-    let device = options.device()?;
+    let device = device(options.device.as_deref())?;
     let library = options.library(&device)?;
     let head = head(&device, library);
     write_head(&head, &device, out)?;
@@ -181,18 +180,6 @@ impl Options {
         Ok(cases)
     }
 
-    fn device(&self) -> Result<Device, Failure> {
-        match self.device.as_deref() {
-            None => Ok(Device::best()),
-            Some("cpu") => Ok(Device::cpu()),
-            Some(text) => {
-                let wrong = || Failure::Input(format!("--device: found `{text}`, expected cpu or a number"));
-                let ordinal = text.parse::<u32>().map_err(|_| wrong())?;
-                Device::cuda(ordinal).map_err(|error| Failure::Machine(error.to_string()))
-            }
-        }
-    }
-
     /// The peer, where it can be had. That it cannot is an error only if it was asked for.
     pub(super) fn library(&self, device: &Device) -> Result<Option<Library>, Failure> {
         let missing = match (self.peer, device.kind()) {
@@ -224,39 +211,28 @@ impl Options {
     }
 }
 
+/// The device of `--device`.
+pub(super) fn device(text: Option<&str>) -> Result<Device, Failure> {
+    match text {
+        None => Ok(Device::best()),
+        Some("cpu") => Ok(Device::cpu()),
+        Some(text) => {
+            let wrong = || Failure::Input(format!("--device: found `{text}`, expected cpu or a number"));
+            let ordinal = text.parse::<u32>().map_err(|_| wrong())?;
+            Device::cuda(ordinal).map_err(|error| Failure::Machine(error.to_string()))
+        }
+    }
+}
+
 /// The facts of the machine.
 pub(super) fn head(device: &Device, library: Option<Library>) -> Results {
     let what = "Times of matrix products, ours and those of cuBLASLt by turns in one process, operands outside of the cache: medians in \
                 microseconds. A ratio is the peer's time over ours in the same round, and the median of these.";
-    let cuda = || Driver::installed_version().ok().map(|version| format!("CUDA {version}"));
-    let driver = match device.kind() {
-        DeviceKind::Cuda => driver_version().or_else(cuda),
-        _ => None,
-    };
-    let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    Results {
-        what: what.to_owned(),
-        gpu: device.name().to_owned(),
-        driver,
-        cublaslt: library.map(|library| library.version()),
-        tilewright: env!("CARGO_PKG_VERSION").to_owned(),
-        date: today(),
-        command: format!("tilewright {command}"),
-        complete: false,
-        entries: Vec::new(),
-    }
-}
-
-/// The version of the driver's build, such as 580.159.04.
-fn driver_version() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
-    let is_version =
-        |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
-    text.split_whitespace().find(is_version).map(str::to_owned)
+    Results { cublaslt: library.map(|library| library.version()), ..Results::head(what, device) }
 }
 
 /// A bar on standard error, if somebody looks at it.
-fn progress(cases: usize) -> ProgressBar {
+pub(super) fn progress(cases: usize) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -412,24 +388,32 @@ fn judged(
 }
 
 fn write_head(head: &Results, device: &Device, out: &mut dyn Write) -> Result<(), Failure> {
-    let facts = [
-        Some(head.gpu.clone()),
-        head.driver.as_ref().map(|driver| format!("driver {driver}")),
-        head.cublaslt.as_ref().map(|version| format!("cuBLASLt {version}")),
-        (device.kind() != DeviceKind::Cuda).then(|| "no GPU: times are this computer's".to_owned()),
-    ];
-    Ok(writeln!(out, "{}", facts.into_iter().flatten().collect::<Vec<_>>().join(", "))?)
+    Ok(writeln!(out, "{}", machine(head.facts(), device))?)
 }
 
-fn write_table(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
-    let number =
-        |value: Option<f64>, digits: usize| value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
-    // Three that mean something, for GPUs and for slower machines.
-    let digits = |value: Option<f64>| match value {
+/// The facts in one line.
+pub(super) fn machine(mut facts: Vec<String>, device: &Device) -> String {
+    if device.kind() != DeviceKind::Cuda {
+        facts.push("no GPU: times are this computer's".to_owned());
+    }
+    facts.join(", ")
+}
+
+/// A number with so many digits behind the point.
+pub(super) fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+/// Three digits that mean something, for GPUs and for slower machines.
+pub(super) fn digits(value: Option<f64>) -> String {
+    match value {
         Some(value) if value < 0.1 => format!("{value:.1e}"),
         Some(value) if value < 10.0 => format!("{value:.2}"),
         other => number(other, 0),
-    };
+    }
+}
+
+fn write_table(rows: &[Row], out: &mut dyn Write) -> Result<(), Failure> {
     let mut shown = table(&[
         "shape",
         "type",

@@ -43,12 +43,7 @@ impl Memory {
             .map(|(placement, rows, columns, element)| {
                 footprint(placement, rows, columns, batch) * u64::from(element.bytes())
             });
-        let (cache, free) = match device.context() {
-            Some(context) => (context.device().l2_bytes, context.memory().map_err(broken)?.0),
-            None => (0, u64::MAX),
-        };
-        let count =
-            wanted.map_or_else(|| copies(sizes.iter().sum(), cache, free), |wanted| u64::from(wanted.max(1)));
+        let count = count(device, sizes.iter().sum(), wanted)?;
         let [a, b, d] = sizes;
         let a = several(device, Some(&inputs.a), a, count).map_err(broken)?;
         let b = several(device, Some(&inputs.b), b, count).map_err(broken)?;
@@ -76,7 +71,7 @@ impl Memory {
 }
 
 /// So many buffers of so many bytes, with the same contents, in one allocation.
-fn several(
+pub(super) fn several(
     device: &Device,
     contents: Option<&Pattern>,
     bytes: u64,
@@ -97,6 +92,15 @@ fn several(
         }
     }
     (0..count).map(|number| memory.slice(size(number * step)..size(number * step + bytes.max(1)))).collect()
+}
+
+/// How many copies of so many bytes: as many as wanted; or enough to fill the cache, of what is free.
+pub(super) fn count(device: &Device, bytes: u64, wanted: Option<u32>) -> Result<u64, Failure> {
+    let (cache, free) = match device.context() {
+        Some(context) => (context.device().l2_bytes, context.memory().map_err(broken)?.0),
+        None => (0, u64::MAX),
+    };
+    Ok(wanted.map_or_else(|| copies(bytes, cache, free), |wanted| u64::from(wanted.max(1))))
 }
 
 fn copies(bytes: u64, cache: u64, free: u64) -> u64 {

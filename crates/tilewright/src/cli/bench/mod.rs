@@ -1,11 +1,14 @@
-//! `tilewright bench`: our products beside those of cuBLASLt, in one process, by turns; the steps of the ladder; and pictures.
+//! `tilewright bench`: our products beside those of cuBLASLt, in one process, by turns; ops beside those of torch and Triton; the steps of
+//! the ladder; and pictures.
 
 mod case;
 mod check;
+mod cublas;
 mod data;
 mod gemm;
 mod ladder;
 mod memory;
+mod ops;
 mod ours;
 mod page;
 mod peer;
@@ -22,7 +25,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::Failure;
-use results::Results;
+use results::{Results, Row};
 pub(super) use showcase::Showcase;
 
 /// Options of `bench`.
@@ -38,13 +41,15 @@ enum Command {
     Gemm(Box<gemm::Options>),
     /// Run every step of the ladder of matrix products: timed on a GPU, counted in the simulator
     Ladder(ladder::Options),
-    /// Draw what was kept by `bench gemm --json`
+    #[command(flatten)]
+    Ops(ops::Command),
+    /// Draw what was kept by `--json` of products or ops
     Plot(PlotOptions),
 }
 
 #[derive(Debug, Args)]
 struct PlotOptions {
-    /// Results of `bench gemm --json`
+    /// Results of `--json`
     results: PathBuf,
     /// The picture, an SVG
     #[arg(long, value_name = "FILE.svg")]
@@ -56,28 +61,40 @@ struct PlotOptions {
 
 impl PlotOptions {
     fn run(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let results = Results::read(&self.results)?;
-        if let Some(path) = &self.doc {
-            let text =
-                std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
-            let text = page::replaced(&text, &results, &self.out).ok_or_else(|| {
-                Failure::Input(format!(
-                    "{}: found no lines `{}` and `{}`, expected both: the table goes between them",
-                    path.display(),
-                    page::MARK,
-                    page::END
-                ))
-            })?;
-            results::write_whole(path, text.as_bytes())?;
-        }
-        results::write_whole(&self.out, plot::draw(&results).as_bytes())?;
+        let path = &self.results;
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
+        let picture = if ops::are_ops(&text) {
+            let results = Results::<ops::Row>::parse(path, &text)?;
+            self.put(ops::MARK, |page| ops::replaced(page, &results, &self.out))?;
+            ops::draw(&results)
+        } else {
+            let results = Results::<Row>::parse(path, &text)?;
+            self.put(page::MARK, |page| page::replaced(page, &results, &self.out))?;
+            plot::draw(&results)
+        };
+        results::write_whole(&self.out, picture.as_bytes())?;
         Ok(writeln!(out, "{}", self.out.display())?)
+    }
+
+    /// Changes the page, if there is one, which must have this mark.
+    fn put(&self, mark: &str, change: impl FnOnce(&str) -> Option<String>) -> Result<(), Failure> {
+        let Some(path) = &self.doc else { return Ok(()) };
+        let text = std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
+        let text = change(&text).ok_or_else(|| {
+            Failure::Input(format!(
+                "{}: found no lines `{mark}` and `{}`, expected both: the table goes between them",
+                path.display(),
+                page::END
+            ))
+        })?;
+        results::write_whole(path, text.as_bytes())
     }
 }
 
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     match &options.command {
         Command::Gemm(options) => gemm::run(options, out),
+        Command::Ops(command) => ops::run(command, out),
         Command::Ladder(options) => ladder::run(options, out),
         Command::Plot(options) => options.run(out),
     }

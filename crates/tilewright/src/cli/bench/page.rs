@@ -8,14 +8,19 @@ use super::statistics::geometric_mean;
 
 /// The line before the place that results go into.
 pub(super) const MARK: &str = "<!-- gemm results -->";
-/// The line behind it.
+/// The line behind the results.
 pub(super) const END: &str = "<!-- end -->";
 
 /// A page with these results and a picture of them; nothing if the page has no place for them.
 pub(super) fn replaced(text: &str, results: &Results, picture: &Path) -> Option<String> {
-    let (before, rest) = text.split_once(&format!("{MARK}\n"))?;
+    between(text, MARK, &markdown(results, picture))
+}
+
+/// A page with something else between a mark and its end; nothing if these are not there.
+pub(super) fn between(text: &str, mark: &str, new: &str) -> Option<String> {
+    let (before, rest) = text.split_once(&format!("{mark}\n"))?;
     let (_, after) = rest.split_once(&format!("{END}\n"))?;
-    Some(format!("{before}{MARK}\n{}{END}\n{after}", markdown(results, picture)))
+    Some(format!("{before}{mark}\n{new}{END}\n{after}"))
 }
 
 fn markdown(results: &Results, picture: &Path) -> String {
@@ -33,14 +38,12 @@ fn markdown(results: &Results, picture: &Path) -> String {
     for (group, rows) in &groups {
         text += &group.line(rows);
     }
-    let facts = [
-        Some(results.gpu.clone()),
-        results.driver.as_ref().map(|driver| format!("driver {driver}")),
-        results.cublaslt.as_ref().map(|version| format!("cuBLASLt {version}")),
-        Some(results.date.clone()),
-    ];
-    let facts = facts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-    text += &format!("\n{facts}. {} Above 1 ours is faster; the mean is geometric.\n", results.what);
+    text += &format!(
+        "\n{}, {}. {} Above 1 ours is faster; the mean is geometric.\n",
+        results.facts().join(", "),
+        results.date,
+        results.what
+    );
     let failed = results.entries.iter().filter(|row| row.failure.is_some()).count();
     if failed > 0 {
         text += &format!("\n**{failed} products failed.**\n");
@@ -114,6 +117,9 @@ mod tests {
             gpu: "a chip".to_owned(),
             driver: Some("1.2".to_owned()),
             cublaslt: None,
+            torch: None,
+            triton: None,
+            copy_gbps: None,
             tilewright: String::new(),
             date: "2000-02-29".to_owned(),
             command: String::new(),

@@ -13,16 +13,16 @@ use super::results::{Results, Row};
 use super::shape::set_of;
 use super::statistics::geometric_mean;
 
-const WIDTH: f64 = 860.0;
+pub(super) const WIDTH: f64 = 860.0;
 /// Where bars begin, and how long the longest is.
-const LEFT: f64 = 190.0;
-const LENGTH: f64 = 430.0;
-const BAR: f64 = 9.0;
+pub(super) const LEFT: f64 = 190.0;
+pub(super) const LENGTH: f64 = 430.0;
+pub(super) const BAR: f64 = 9.0;
 const PITCH: f64 = 28.0;
-const TITLE: f64 = 52.0;
-const PANEL_HEAD: f64 = 34.0;
-const PANEL_FOOT: f64 = 34.0;
-const EDGE: f64 = 20.0;
+pub(super) const TITLE: f64 = 52.0;
+pub(super) const PANEL_HEAD: f64 = 34.0;
+pub(super) const PANEL_FOOT: f64 = 34.0;
+pub(super) const EDGE: f64 = 20.0;
 
 /// Speeds further apart than this have no common axis.
 const COMPARABLE: f64 = 12.0;
@@ -126,18 +126,10 @@ impl Axis {
 
     /// Marks of the axis: where, and what they say.
     fn ticks(&self) -> Vec<(f64, String)> {
-        let (most, scale) = match self {
-            Axis::Rate(most) => (*most, 1.0),
-            Axis::Part(most) => (*most, 100.0),
-        };
-        let step = step(most * scale);
-        let mut ticks = Vec::new();
-        let mut value = 0.0;
-        while value <= most * scale * 1.000_001 {
-            ticks.push((value / scale / most, short(value)));
-            value += step;
+        match self {
+            Axis::Rate(most) => ticks(*most),
+            Axis::Part(most) => ticks(most * 100.0),
         }
-        ticks
     }
 
     fn title(&self) -> &'static str {
@@ -153,6 +145,18 @@ fn part(row: &Row, us: f64) -> Option<f64> {
     row.roofline_us.map(|roofline| roofline / us)
 }
 
+/// Marks of an axis up to a number: where, as a part of it, and what they say.
+pub(super) fn ticks(most: f64) -> Vec<(f64, String)> {
+    let step = step(most);
+    let mut ticks = Vec::new();
+    let mut value = 0.0;
+    while value <= most * 1.000_001 {
+        ticks.push((value / most, short(value)));
+        value += step;
+    }
+    ticks
+}
+
 /// A distance of marks such that there are four to nine: 1, 2 or 5 times a power of ten.
 fn step(most: f64) -> f64 {
     let power = 10f64.powf((most / 4.0).log10().floor());
@@ -160,7 +164,7 @@ fn step(most: f64) -> f64 {
 }
 
 /// Three digits.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     match value {
         _ if value == 0.0 => "0".to_owned(),
         _ if value >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
@@ -255,13 +259,13 @@ impl Panel<'_> {
 }
 
 /// A picture that grows.
-struct Svg {
+pub(super) struct Svg {
     text: String,
 }
 
 // Writing to a string cannot fail.
 impl Svg {
-    fn new(width: f64, height: f64, title: &str) -> Svg {
+    pub(super) fn new(width: f64, height: f64, title: &str) -> Svg {
         let mut text = String::new();
         let _ = writeln!(
             text,
@@ -273,7 +277,7 @@ impl Svg {
         Svg { text }
     }
 
-    fn text(&mut self, x: f64, y: f64, size: f64, class: &str, anchor: &str, text: &str) {
+    pub(super) fn text(&mut self, x: f64, y: f64, size: f64, class: &str, anchor: &str, text: &str) {
         let _ = writeln!(
             self.text,
             "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"{size}\" text-anchor=\"{anchor}\">{}</text>",
@@ -285,7 +289,7 @@ impl Svg {
         let _ = writeln!(self.text, "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>");
     }
 
-    fn bar(&mut self, class: &str, y: f64, length: f64) {
+    pub(super) fn bar(&mut self, class: &str, y: f64, length: f64) {
         let _ = writeln!(
             self.text,
             "<rect class=\"{class}\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{BAR}\" rx=\"1\"/>",
@@ -293,7 +297,7 @@ impl Svg {
         );
     }
 
-    fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+    pub(super) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         let _ = writeln!(
             self.text,
             "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
@@ -327,20 +331,28 @@ impl Svg {
         }
     }
 
+    /// What a colour means, in the line of the title.
+    pub(super) fn key(&mut self, x: f64, class: &str, words: &str) {
+        let _ = writeln!(
+            self.text,
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"17\" width=\"10\" height=\"10\" rx=\"1\"/>"
+        );
+        self.text(x + 15.0, 26.0, 11.0, "", "start", words);
+    }
+
+    /// More rules for classes.
+    pub(super) fn style(&mut self, rules: &str) {
+        let _ = writeln!(self.text, "<style>\n{rules}</style>");
+    }
+
     /// Under the title, at the right.
     fn legend(&mut self, peer: bool, roofline: bool) {
         let mut x = LEFT + 250.0;
-        let mut entry = |svg: &mut Svg, class: &str, words: &str, room: f64| {
-            let _ = writeln!(
-                svg.text,
-                "<rect class=\"{class}\" x=\"{x:.1}\" y=\"17\" width=\"10\" height=\"10\" rx=\"1\"/>"
-            );
-            svg.text(x + 15.0, 26.0, 11.0, "", "start", words);
-            x += room;
-        };
-        entry(self, "ours", "tilewright", 90.0);
+        self.key(x, "ours", "tilewright");
+        x += 90.0;
         if peer {
-            entry(self, "peer", "cuBLASLt", 85.0);
+            self.key(x, "peer", "cuBLASLt");
+            x += 85.0;
         }
         if roofline {
             self.line("roof", (x + 2.0, 16.0), (x + 2.0, 28.0));
@@ -352,7 +364,7 @@ impl Svg {
         }
     }
 
-    fn finish(mut self) -> String {
+    pub(super) fn finish(mut self) -> String {
         self.text += "</svg>\n";
         self.text
     }

@@ -8,24 +8,34 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tilewright::cuda::Driver;
+use tilewright::device::{Device, DeviceKind};
 
 use super::super::{Failure, npy};
 use super::shape::Shape;
 
-/// A benchmark and its rows.
+/// A benchmark and its rows, which are of products or of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Results {
+pub(super) struct Results<R = Row> {
     pub(super) what: String,
     pub(super) gpu: String,
     pub(super) driver: Option<String>,
     pub(super) cublaslt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) torch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) triton: Option<String>,
+    /// Bytes read and written a second, in 10^9, by a large copy inside of the device: what speeds are held against.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) copy_gbps: Option<f64>,
     pub(super) tilewright: String,
     pub(super) date: String,
     pub(super) command: String,
     /// Whether all that was asked for was measured.
     pub(super) complete: bool,
-    pub(super) entries: Vec<Row>,
+    pub(super) entries: Vec<R>,
 }
 
 /// One product. Times in microseconds; a ratio is the peer's time over ours. What is not known is left out.
@@ -115,25 +125,87 @@ impl Row {
     }
 }
 
-impl Results {
+/// The fields before the rows, in their order, which a map of JSON does not keep.
+const HEAD: [&str; 11] = [
+    "what",
+    "gpu",
+    "driver",
+    "cublaslt",
+    "torch",
+    "triton",
+    "copy_gbps",
+    "tilewright",
+    "date",
+    "command",
+    "complete",
+];
+
+impl<R> Results<R> {
+    /// No rows yet: what is measured, and the facts of the machine.
+    pub(super) fn head(what: &str, device: &Device) -> Results<R> {
+        let cuda = || Driver::installed_version().ok().map(|version| format!("CUDA {version}"));
+        let driver = match device.kind() {
+            DeviceKind::Cuda => driver_version().or_else(cuda),
+            _ => None,
+        };
+        let command = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+        Results {
+            what: what.to_owned(),
+            gpu: device.name().to_owned(),
+            driver,
+            cublaslt: None,
+            torch: None,
+            triton: None,
+            copy_gbps: None,
+            tilewright: env!("CARGO_PKG_VERSION").to_owned(),
+            date: today(),
+            command: format!("tilewright {command}"),
+            complete: false,
+            entries: Vec::new(),
+        }
+    }
+
+    /// GPU, driver and peers, as people say them.
+    pub(super) fn facts(&self) -> Vec<String> {
+        let version = |name: &str, version: &Option<String>| Some(format!("{name} {}", version.as_ref()?));
+        let facts = [
+            Some(self.gpu.clone()),
+            version("driver", &self.driver),
+            version("cuBLASLt", &self.cublaslt),
+            version("torch", &self.torch),
+            version("Triton", &self.triton),
+        ];
+        facts.into_iter().flatten().collect()
+    }
+}
+
+/// The version of the driver's build, such as 580.159.04.
+fn driver_version() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/driver/nvidia/version").ok()?;
+    let is_version =
+        |word: &&str| word.contains('.') && word.split('.').all(|part| part.parse::<u32>().is_ok());
+    text.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+impl<R: Clone + Serialize> Results<R> {
     /// As it is kept: a line for each row, so that people read it and a diff shows what changed.
     pub(super) fn to_json(&self) -> Result<String, Failure> {
         let head = serde_json::to_value(Results { entries: Vec::new(), ..self.clone() })?;
         let mut text = String::from("{\n");
-        // In the order of the fields, not of the alphabet.
-        for name in ["what", "gpu", "driver", "cublaslt", "tilewright", "date", "command", "complete"] {
-            text += &format!(" \"{name}\": {},\n", head[name]);
+        for (name, value) in HEAD.iter().filter_map(|name| Some((name, head.get(name)?))) {
+            text += &format!(" \"{name}\": {value},\n");
         }
-        let line = |row: &Row| Ok::<_, Failure>(format!("  {}", serde_json::to_string(row)?));
+        let line = |row: &R| Ok::<_, Failure>(format!("  {}", serde_json::to_string(row)?));
         let lines = self.entries.iter().map(line).collect::<Result<Vec<_>, _>>()?;
         text += &format!(" \"entries\": [\n{}\n ]\n}}\n", lines.join(",\n"));
         Ok(text)
     }
+}
 
-    /// From a file.
-    pub(super) fn read(path: &Path) -> Result<Results, Failure> {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
-        serde_json::from_str(&text).map_err(|error| {
+impl<R: DeserializeOwned> Results<R> {
+    /// From what a file holds.
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Results<R>, Failure> {
+        serde_json::from_str(text).map_err(|error| {
             Failure::Input(format!(
                 "{}: found {error}, expected results of `tilewright bench`",
                 path.display()
@@ -144,16 +216,16 @@ impl Results {
 
 /// Results on their way to a file.
 #[derive(Debug)]
-pub(super) struct Journal {
-    pub(super) results: Results,
+pub(super) struct Journal<R = Row> {
+    pub(super) results: Results<R>,
     path: Option<PathBuf>,
     /// Whether the user was told that rows cannot be kept.
     warned: bool,
 }
 
-impl Journal {
+impl<R: Clone + Serialize> Journal<R> {
     /// Begins, and finds out whether the file can be written before anything is measured.
-    pub(super) fn begin(path: Option<PathBuf>, results: Results) -> Result<Journal, Failure> {
+    pub(super) fn begin(path: Option<PathBuf>, results: Results<R>) -> Result<Journal<R>, Failure> {
         let journal = Journal { results, path, warned: false };
         if let Some(path) = &journal.path {
             if path.is_dir() {
@@ -165,7 +237,7 @@ impl Journal {
     }
 
     /// Adds a row. That it cannot be kept on disk is said once, and no reason to stop: the disk may be well again at the end.
-    pub(super) fn add(&mut self, row: Row) {
+    pub(super) fn add(&mut self, row: R) {
         self.results.entries.push(row);
         let Some(Err(problem)) = self.path.as_ref().map(|path| self.keep(path)) else { return };
         if !self.warned {
@@ -179,7 +251,7 @@ impl Journal {
     }
 
     /// All is measured. Where the file cannot be written, the folder for temporary files gets it.
-    pub(super) fn finish(mut self) -> Result<Results, Failure> {
+    pub(super) fn finish(mut self) -> Result<Results<R>, Failure> {
         self.results.complete = true;
         let Some(path) = &self.path else { return Ok(self.results) };
         let text = self.results.to_json()?;
@@ -240,12 +312,19 @@ mod tests {
             gpu: "a \"GPU\"".to_owned(),
             driver: None,
             cublaslt: Some("13.8.2".to_owned()),
+            torch: None,
+            triton: None,
+            copy_gbps: None,
             tilewright: "0.1.0".to_owned(),
             date: "2026-11-15".to_owned(),
             command: "tilewright bench".to_owned(),
             complete: false,
             entries: Vec::new(),
         }
+    }
+
+    fn read(path: &Path) -> Results {
+        Results::parse(path, &std::fs::read_to_string(path).unwrap()).unwrap()
     }
 
     fn row(m: u32) -> Row {
@@ -271,11 +350,11 @@ mod tests {
         let mut journal = Journal::begin(Some(path.clone()), results()).unwrap();
         journal.add(row(1));
         // Whoever stops the program now has this:
-        let kept = Results::read(&partial).unwrap();
+        let kept = read(&partial);
         assert_eq!((kept.entries.len(), kept.complete, path.exists()), (1, false, false));
         journal.add(row(2));
         let all = journal.finish().unwrap();
-        assert_eq!(Results::read(&path).unwrap(), all);
+        assert_eq!(read(&path), all);
         assert!(all.complete && all.entries.len() == 2 && !partial.exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing temporary stays");
     }
@@ -298,7 +377,7 @@ mod tests {
         journal.add(row(1));
         let error = journal.finish().unwrap_err();
         let elsewhere = std::env::temp_dir().join(name);
-        assert_eq!(Results::read(&elsewhere).unwrap().entries, [row(1)]);
+        assert_eq!(read(&elsewhere).entries, [row(1)]);
         std::fs::remove_file(&elsewhere).unwrap();
         assert!(
             error.message().ends_with(&format!("the results are in {}", elsewhere.display())),

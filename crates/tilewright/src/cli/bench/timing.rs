@@ -2,7 +2,8 @@
 //!
 //! Contestants take turns in one process, and who begins changes from round to round, so that what changes with time happens to all of
 //! them. On a GPU a sample is a graph of many launches between two events: the host takes no part in it, and short kernels are timed as
-//! well as long ones. Launches go through copies of the operands, so that none finds its own in the cache.
+//! well as long ones. Launches go through copies of the operands, so that none finds its own in the cache. Where the host's part counts,
+//! a sample is many calls and the wait for the last.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,9 @@ use tilewright::device::{Device, DeviceError};
 
 use super::super::Failure;
 
-/// Something that computes a product.
+/// Something that computes.
 pub(super) trait Contestant {
-    /// Enqueues the product of one of the copies of the operands.
+    /// Enqueues the work on one of the copies of the operands.
     fn launch(&self, copy: usize) -> Result<(), Failure>;
 }
 
@@ -37,26 +38,41 @@ pub(super) fn race(
     effort: Effort,
 ) -> Result<Vec<Vec<f64>>, Failure> {
     let clock = Clock::of(device)?;
-    let laps = contestants
+    let mut laps = contestants
         .iter()
         .map(|contestant| clock.prepare(*contestant, copies, effort.sample))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut times = vec![Vec::with_capacity(effort.rounds); laps.len()];
-    let warm_up = effort.rounds.div_ceil(8);
-    for round in 0..warm_up + effort.rounds {
-        for turn in 0..laps.len() {
-            let who = (round + turn) % laps.len();
-            let seconds = clock.run(&laps[who])?;
-            if round >= warm_up {
-                times[who].push(seconds);
+    let mut laps: Vec<&mut dyn Sampled> = laps.iter_mut().map(|lap| lap as _).collect();
+    turns(&mut laps, effort.rounds).into_iter().collect()
+}
+
+/// Something that takes a sample when it is its turn.
+pub(super) trait Sampled {
+    /// Seconds of one launch.
+    fn sample(&mut self) -> Result<f64, Failure>;
+}
+
+/// Lets all take their turns: seconds of a launch, for each in each round. Who fails drops out, and the others go on.
+pub(super) fn turns(entrants: &mut [&mut dyn Sampled], rounds: usize) -> Vec<Result<Vec<f64>, Failure>> {
+    let mut times: Vec<_> = entrants.iter().map(|_| Ok(Vec::with_capacity(rounds))).collect();
+    let warm_up = rounds.div_ceil(8);
+    for round in 0..warm_up + rounds {
+        for turn in 0..entrants.len() {
+            let who = (round + turn) % entrants.len();
+            let Ok(taken) = &mut times[who] else { continue };
+            match entrants[who].sample() {
+                Ok(seconds) if round >= warm_up => taken.push(seconds),
+                Ok(_) => {}
+                Err(failure) => times[who] = Err(failure),
             }
         }
     }
-    Ok(times)
+    times
 }
 
 /// Launches that are timed together.
-struct Lap<'a> {
+pub(super) struct Lap<'a> {
+    clock: &'a Clock,
     contestant: &'a dyn Contestant,
     copies: usize,
     launches: usize,
@@ -70,26 +86,36 @@ impl Lap<'_> {
     }
 }
 
-enum Clock {
-    Host,
+impl Sampled for Lap<'_> {
+    fn sample(&mut self) -> Result<f64, Failure> {
+        self.clock.run(self)
+    }
+}
+
+/// What time is taken by.
+pub(super) enum Clock {
+    /// The host's, from the first call until the device has done the last.
+    Host(Device),
+    /// Events on a GPU.
     Gpu { stream: Stream, start: Event, end: Event },
 }
 
 impl Clock {
-    fn of(device: &Device) -> Result<Clock, Failure> {
-        let Some(stream) = device.stream() else { return Ok(Clock::Host) };
+    /// The clock of what a device does, without the host's part where that can be told apart.
+    pub(super) fn of(device: &Device) -> Result<Clock, Failure> {
+        let Some(stream) = device.stream() else { return Ok(Clock::Host(device.clone())) };
         let event = || stream.context().event().map_err(broken);
         Ok(Clock::Gpu { stream: stream.clone(), start: event()?, end: event()? })
     }
 
     /// Launches it on every copy, which also loads what is loaded at the first launch, and finds out how many launches make a sample.
-    fn prepare<'a>(
-        &self,
+    pub(super) fn prepare<'a>(
+        &'a self,
         contestant: &'a dyn Contestant,
         copies: usize,
         sample: Duration,
     ) -> Result<Lap<'a>, Failure> {
-        let mut lap = Lap { contestant, copies, launches: copies, graph: None };
+        let mut lap = Lap { clock: self, contestant, copies, launches: copies, graph: None };
         self.run(&lap)?;
         lap.launches = launches(sample.as_secs_f64() / self.run(&lap)?, copies);
         if let Clock::Gpu { stream, .. } = self {
@@ -106,9 +132,10 @@ impl Clock {
     /// Seconds of one launch.
     fn run(&self, lap: &Lap<'_>) -> Result<f64, Failure> {
         let time = match self {
-            Clock::Host => {
+            Clock::Host(device) => {
                 let begin = Instant::now();
                 lap.launch_all()?;
+                device.synchronize().map_err(broken)?;
                 begin.elapsed()
             }
             Clock::Gpu { stream, start, end } => {
@@ -188,6 +215,21 @@ mod tests {
         let turns: String = notes[notes.len() - 16..].iter().map(|(name, _)| name).collect();
         assert_eq!(turns, "ssffffssssffffss");
         assert!(notes.iter().any(|&(_, copy)| copy == 1));
+    }
+
+    #[test]
+    fn who_fails_drops_out_and_the_others_go_on() {
+        struct Counted(usize);
+        impl Sampled for Counted {
+            fn sample(&mut self) -> Result<f64, Failure> {
+                self.0 = self.0.checked_sub(1).ok_or_else(|| Failure::Machine("tired".to_owned()))?;
+                Ok(1.0)
+            }
+        }
+        let (mut tired, mut fresh) = (Counted(2), Counted(4));
+        let times = turns(&mut [&mut tired, &mut fresh], 3);
+        assert_eq!(times[0].as_ref().unwrap_err().message(), "tired");
+        assert_eq!((times[1].as_ref().unwrap().len(), fresh.0), (3, 0), "one round of warming up");
     }
 
     #[test]

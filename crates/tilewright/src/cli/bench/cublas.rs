@@ -169,7 +169,7 @@ mod tests {
     fn what_the_library_computes_is_what_was_asked_for() {
         use tilewright_fake_driver::Fake;
 
-        let name = "cli::bench::peer::tests::what_the_library_computes_is_what_was_asked_for";
+        let name = "cli::bench::cublas::tests::what_the_library_computes_is_what_was_asked_for";
         Fake::new().with_cublaslt().run(name, |driver| {
             let device = Device::cuda(0).unwrap();
             for (shape, layout, element, finish) in [

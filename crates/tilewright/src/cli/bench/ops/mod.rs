@@ -1,0 +1,319 @@
+//! `tilewright bench softmax` and its like: ops that move memory, and the product at tile level, beside torch and Triton where these are
+//! installed. Ours and theirs take turns in rounds, on the same GPU.
+
+mod case;
+mod chart;
+mod measure;
+mod memory;
+mod reference;
+mod row;
+mod show;
+mod subject;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use tilewright::device::{Device, DeviceKind};
+use tilewright::hardware::Element;
+
+use super::super::Failure;
+use super::gemm::{device, machine, progress};
+use super::peer::{Clock, Name, Peer};
+use super::results::{Journal, Results, write_whole};
+use case::{Case, Op, SETS, Size};
+pub(super) use chart::draw;
+use measure::{Bench, effort};
+pub(super) use row::{Row, are_ops};
+pub(super) use show::{MARK, replaced};
+
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Measure the softmax of rows, beside torch and Triton
+    Softmax(Options),
+    /// Measure the softmax of rows that see their own position and those before
+    CausalSoftmax(Options),
+    /// Measure RMSNorm
+    Rmsnorm(Options),
+    /// Measure LayerNorm
+    Layernorm(Options),
+    /// Measure sums of rows; with one row, of everything
+    Reduce(Options),
+    /// Measure running sums of rows
+    Scan(Options),
+    /// Measure the largest of each row, with their places
+    Topk(Options),
+    /// Measure the place of the largest of each row
+    Argmax(Options),
+    /// Measure the lookup of rows in a table
+    Embedding(Options),
+    /// Measure dropout
+    Dropout(Options),
+    /// Measure the matrix product that is written at tile level
+    MatmulTile(Options),
+    /// Measure copies inside of the device, which other speeds are held against
+    Copy(Options),
+    /// Measure calls on few rows, with all that the host does for them
+    Small(Options),
+}
+
+/// Options of all of these.
+#[derive(Debug, Args)]
+#[command(after_long_help = sets_help())]
+pub(super) struct Options {
+    /// Types of the elements: f32, f16, bf16; several with commas [default: those that are promised to be fast]
+    #[arg(long, value_delimiter = ',', value_parser = case::element)]
+    dtype: Vec<Element>,
+    /// Rows; several with commas
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    rows: Vec<u32>,
+    /// Columns; several with commas
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    columns: Vec<u32>,
+    /// The extent that a product sums over [default: its columns]
+    #[arg(long, value_name = "N")]
+    depth: Option<u32>,
+    /// How many of each row are the largest [default: 8]
+    #[arg(long, value_name = "N")]
+    k: Option<u32>,
+    /// Sizes that have a name (see the end of --help); several with commas
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    set: Vec<String>,
+    /// Whom to compare with; who is not installed is left out
+    #[arg(long, value_delimiter = ',', default_values = ["torch", "triton"])]
+    peer: Vec<PeerChoice>,
+    /// Seconds that a peer may take to answer, also to compile and to tune
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    peer_timeout: u64,
+    /// Compare results with a reference in f64
+    #[arg(long)]
+    check: bool,
+    /// Where to measure: a number of a GPU, or cpu; by default the first GPU, else the CPU
+    #[arg(long)]
+    device: Option<String>,
+    /// Rounds of measuring that count
+    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Milliseconds of a sample, which is as many launches as fit
+    #[arg(long, value_name = "MS", default_value_t = 3)]
+    sample: u64,
+    /// Copies of the operands, which launches go through; by default as many as fill the GPU's cache three times
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    copies: Option<u32>,
+    /// Mebibytes of the copy that speeds are held against
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    yardstick: u32,
+    /// Random numbers of the inputs
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Keep the results; rows that are done are kept in FILE.partial until all are
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the results
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PeerChoice {
+    Torch,
+    Triton,
+    None,
+}
+
+fn sets_help() -> String {
+    let lines: Vec<String> = SETS.iter().map(|set| format!("  {:8} {}", set.name, set.what)).collect();
+    format!("Sets of sizes:\n{}", lines.join("\n"))
+}
+
+/// What calls on few rows are measured of.
+const SMALL: [Op; 3] = [Op::Softmax, Op::RmsNorm, Op::LayerNorm];
+
+impl Command {
+    fn parts(&self) -> (&[Op], Clock, &Options) {
+        match self {
+            Command::Softmax(options) => (&[Op::Softmax], Clock::Device, options),
+            Command::CausalSoftmax(options) => (&[Op::CausalSoftmax], Clock::Device, options),
+            Command::Rmsnorm(options) => (&[Op::RmsNorm], Clock::Device, options),
+            Command::Layernorm(options) => (&[Op::LayerNorm], Clock::Device, options),
+            Command::Reduce(options) => (&[Op::Reduce], Clock::Device, options),
+            Command::Scan(options) => (&[Op::Scan], Clock::Device, options),
+            Command::Topk(options) => (&[Op::TopK], Clock::Device, options),
+            Command::Argmax(options) => (&[Op::ArgMax], Clock::Device, options),
+            Command::Embedding(options) => (&[Op::Embedding], Clock::Device, options),
+            Command::Dropout(options) => (&[Op::Dropout], Clock::Device, options),
+            Command::MatmulTile(options) => (&[Op::MatmulTile], Clock::Device, options),
+            Command::Copy(options) => (&[Op::Copy], Clock::Device, options),
+            Command::Small(options) => (&SMALL, Clock::Host, options),
+        }
+    }
+}
+
+const WHAT: &str = "Times of ops, ours and those of torch and Triton by turns on the same GPU, operands outside of the cache: medians in \
+    microseconds. Speeds count every byte that must be moved once. A ratio is the peer's time over ours in the same round, and the median of \
+    these: above 1 ours is faster.";
+const WHAT_CALLS: &str = "Times of calls, ours from Rust and those of torch and Triton from Python, many one after the other, until the \
+    last is done, by turns on the same GPU: medians in microseconds of one call. A ratio is the peer's time over ours in the same round, and \
+    the median of these: above 1 ours is faster.";
+
+pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure> {
+    let (ops, clock, options) = command.parts();
+    let wanted = options.peers()?;
+    let cases = |gpu: bool| options.cases(ops, clock, gpu);
+    // What makes no sense is said before a device is looked for.
+    cases(false)?;
+    let device = device(options.device.as_deref())?;
+    let cases = cases(device.kind() == DeviceKind::Cuda)?;
+    let what = if clock == Clock::Host { WHAT_CALLS } else { WHAT };
+    // A file that cannot be written is noticed before peers are started.
+    let mut journal = Journal::begin(options.json.clone(), Results::<Row>::head(what, &device))?;
+    let head = &mut journal.results;
+    let mut missing = Vec::new();
+    let peers = start(&device, &wanted, Duration::from_secs(options.peer_timeout), &mut missing);
+    for peer in &peers {
+        let version = match peer.name() {
+            Name::Torch => &mut head.torch,
+            Name::Triton => &mut head.triton,
+        };
+        *version = Some(peer.version().to_owned());
+    }
+    let mut bench = Bench {
+        device: device.clone(),
+        subjects: subject::all(),
+        peers,
+        effort: effort(options.rounds, options.sample),
+        copies: options.copies,
+        seed: options.seed,
+        check: options.check,
+        copy_gbps: None,
+    };
+    if device.kind() == DeviceKind::Cuda {
+        bench.copy_gbps = bench.yardstick(&yardstick(options.yardstick))?;
+        head.copy_gbps = bench.copy_gbps;
+    }
+    let facts = head.facts().into_iter().chain(missing).collect();
+    writeln!(out, "{}", machine(facts, &device))?;
+    if let Some(gbps) = head.copy_gbps {
+        writeln!(out, "a copy of {} MiB inside of the device: {gbps:.0} GB/s", options.yardstick)?;
+    }
+    let bar = progress(cases.len());
+    for case in &cases {
+        bar.set_message(format!("{} {} {}", case.op.name(), case.element, case.size()));
+        journal.add(bench.measure(case));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    show::write(&journal.results.entries, out)?;
+    out.flush()?;
+    let results = journal.finish()?;
+    if let Some(path) = &options.plot {
+        write_whole(path, draw(&results).as_bytes())?;
+    }
+    let mut failures = results.entries.iter().filter_map(|row| Some((row, row.failure.as_ref()?)));
+    match failures.next() {
+        None => Ok(()),
+        Some((row, first)) => Err(Failure::Machine(format!(
+            "{} of {} ops failed; the first, {} {} {}: {first}",
+            1 + failures.count(),
+            cases.len(),
+            row.op,
+            row.dtype,
+            row.size()
+        ))),
+    }
+}
+
+/// The peers that are installed; of the others, why they are missing.
+fn start(device: &Device, wanted: &[Name], patience: Duration, missing: &mut Vec<String>) -> Vec<Peer> {
+    let ordinal = device.context().map(|context| context.device().ordinal);
+    let mut peers = Vec::new();
+    for &name in wanted {
+        match Peer::start(name, ordinal, patience) {
+            Ok(peer) => peers.push(peer),
+            Err(why) => missing.push(format!("{} not installed ({why})", name.as_str())),
+        }
+    }
+    peers
+}
+
+/// The copy that speeds are held against.
+fn yardstick(mebibytes: u32) -> Case {
+    let columns = (1 << 20) / Element::F32.bytes();
+    Case {
+        op: Op::Copy,
+        element: Element::F32,
+        rows: mebibytes,
+        columns,
+        depth: 0,
+        k: 0,
+        clock: Clock::Device,
+    }
+}
+
+impl Options {
+    fn peers(&self) -> Result<Vec<Name>, Failure> {
+        match &self.peer[..] {
+            [PeerChoice::None] => Ok(Vec::new()),
+            some if some.contains(&PeerChoice::None) => {
+                Err(Failure::Input("--peer: found none beside others, expected none alone".to_owned()))
+            }
+            some => Ok(Name::ALL
+                .into_iter()
+                .filter(|name| {
+                    some.contains(&match name {
+                        Name::Torch => PeerChoice::Torch,
+                        Name::Triton => PeerChoice::Triton,
+                    })
+                })
+                .collect()),
+        }
+    }
+
+    /// Everything that was asked for: all ops and types in all sizes.
+    fn cases(&self, ops: &[Op], clock: Clock, gpu: bool) -> Result<Vec<Case>, Failure> {
+        for (name, given, op) in
+            [("--depth", self.depth.is_some(), Op::MatmulTile), ("--k", self.k.is_some(), Op::TopK)]
+        {
+            if given && !ops.contains(&op) {
+                return Err(Failure::Input(format!(
+                    "{name}: found a number, expected none but for {}",
+                    op.name()
+                )));
+            }
+        }
+        let mut cases = Vec::new();
+        for &op in ops {
+            let types = if self.dtype.is_empty() { op.types() } else { &self.dtype[..] };
+            for &element in types {
+                for (rows, columns, depth) in self.sizes(op, element, clock, gpu)? {
+                    let k = if op == Op::TopK { self.k.unwrap_or(8) } else { 0 };
+                    let case = Case { op, element, rows, columns, depth, k, clock };
+                    case.check()?;
+                    cases.push(case);
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    fn sizes(&self, op: Op, element: Element, clock: Clock, gpu: bool) -> Result<Vec<Size>, Failure> {
+        let mut sizes = Vec::new();
+        for &rows in &self.rows {
+            for &columns in &self.columns {
+                let depth = if op == Op::MatmulTile { self.depth.unwrap_or(columns) } else { 0 };
+                sizes.push((rows, columns, depth));
+            }
+        }
+        if self.rows.is_empty() != self.columns.is_empty() {
+            return Err(Failure::Input("found --rows or --columns alone, expected both".to_owned()));
+        }
+        let default = [if gpu { "bars" } else { "quick" }.to_owned()];
+        let sets = if sizes.is_empty() && self.set.is_empty() { &default[..] } else { &self.set[..] };
+        for name in sets {
+            sizes.extend(case::set(name, op, element, clock).map_err(Failure::Input)?);
+        }
+        Ok(sizes)
+    }
+}
