@@ -56,6 +56,23 @@ fn wrong_input_is_one_line_and_exit_code_2() {
         (&["gemm", "--shape", "8x8x8", "--device", "tpu"], "expected cpu or a number"),
         (&["gemm", "--shape", "4294967295x8x8", "--device", "cpu"], "m is 4294967295"),
         (&["gemm", "--shape", "8x8x8", "--rounds", "0"], "--rounds"),
+        (&["softmax", "--rows", "8"], "found --rows or --columns alone, expected both"),
+        (&["softmax", "--rows", "0", "--columns", "8"], "found 0 x 8 elements"),
+        (&["softmax", "--set", "round"], "expected one of bars, quick"),
+        (&["softmax", "--dtype", "f64"], "expected one of f32, f16, bf16"),
+        (&["softmax", "--peer", "none,torch"], "found none beside others"),
+        (&["softmax", "--peer", "jax"], "torch, triton, none"),
+        (&["softmax", "--k", "3"], "--k: found a number, expected none but for topk"),
+        (&["rmsnorm", "--depth", "3"], "--depth: found a number, expected none but for matmul-tile"),
+        (&["topk", "--rows", "8", "--columns", "4"], "--k: found 8, expected 1 to the 4 columns"),
+        (&["matmul-tile", "--rows", "8", "--columns", "8", "--depth", "0"], "--depth: found 0"),
+        (&["copy", "--device", "tpu"], "expected cpu or a number"),
+        (&["small", "--peer-timeout", "0"], "--peer-timeout"),
+        (&["softmin"], "unrecognized subcommand 'softmin'"),
+        (
+            &["plot", "tests/bench/ops.json", "--out", "unused.svg", "--doc", "Cargo.toml"],
+            "Cargo.toml: found no lines `<!-- ops results -->`",
+        ),
         (&["plot", "Cargo.toml", "--out", "unused.svg"], "expected results of `tilewright bench`"),
         (
             &["plot", "tests/bench/results.json", "--out", "unused.svg", "--doc", "Cargo.toml"],
@@ -84,11 +101,42 @@ fn what_the_machine_lacks_is_exit_code_1() {
         ),
         (&["gemm", "--shape", "8x8x8", "--device", "4000000000"], ""),
         (&["plot", "no/such/file", "--out", "unused.svg"], "reading no/such/file"),
+        (&["softmax", "--device", "cpu", "--json", "no/such/folder/file.json"], "writing no/such"),
     ] {
         let output = bench(arguments);
         let error = error(&output);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
         assert!(error.contains(mark), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn results_of_ops_become_the_same_picture_and_table_every_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.md");
+    std::fs::write(&page, "before\n<!-- ops results -->\nold\n<!-- end -->\nafter\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.args([
+        "bench",
+        "plot",
+        fixture("ops.json").to_str().unwrap(),
+        "--out",
+        "ops.svg",
+        "--doc",
+        "page.md",
+    ]);
+    let output = command.current_dir(&folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for (name, found) in [("ops.svg", folder.path().join("ops.svg")), ("ops.md", page)] {
+        let found = std::fs::read_to_string(found).unwrap();
+        if std::env::var_os("BLESS").is_some() {
+            std::fs::write(fixture(name), &found).unwrap();
+        }
+        assert_eq!(
+            found,
+            std::fs::read_to_string(fixture(name)).unwrap(),
+            "tests/bench/{name}; BLESS=1 writes it"
+        );
     }
 }
 
@@ -201,6 +249,165 @@ fn a_wrong_result_is_told_from_a_right_one() {
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(error(&output).contains("the result is wrong: element (0, 0) was not written"), "{output:?}");
+}
+
+/// An interpreter that is a shell script and plays a peer: a time of 1000 us for everything, in all but what it is told to do wrong.
+#[cfg(unix)]
+fn peer(folder: &Path, wrong: &str) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+
+    let script = format!(
+        "#!/bin/sh\nwhile read -r request; do case \"$request\" in\n{wrong}\n\
+         *hello*) echo '{{\"protocol\": 1, \"torch\": \"9.9\", \"triton\": \"8.8\"}}' ;;\n\
+         *'\"op\":'*) echo '{{\"copies\": 1}}' ;;\n\
+         *check*) echo '{{\"relative_error\": 1e-7}}' ;;\n\
+         *measure*) echo '{{\"us\": 1000.0}}' ;;\nesac; done\n"
+    );
+    let path = folder.join("python");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+/// An op on this computer beside such a peer: what was printed, and the results.
+#[cfg(unix)]
+fn beside(wrong: &str, arguments: &[&str]) -> (Output, serde_json::Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("r.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.arg("bench").args(arguments).args(["--device", "cpu", "--rounds", "3", "--sample", "0"]);
+    command.args(["--rows", "6", "--columns", "10", "--dtype", "bf16", "--check"]);
+    command.arg("--json").arg(&json).env("TILEWRIGHT_PYTHON", peer(folder.path(), wrong));
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let results = std::fs::read(&json).unwrap();
+    (output, serde_json::from_slice(&results).unwrap())
+}
+
+/// Who reads the results of ops finds these fields, of these types.
+#[cfg(unix)]
+#[test]
+fn results_of_ops_have_a_schema() {
+    let (output, results) = beside("", &["topk", "--k", "3"]);
+    assert!(output.status.success(), "{output:?}");
+    fn schema(value: &serde_json::Value) -> serde_json::Value {
+        use serde_json::Value;
+        match value {
+            Value::Object(fields) => {
+                fields.iter().map(|(name, value)| (name.clone(), schema(value))).collect()
+            }
+            Value::Array(values) => values.iter().map(schema).collect(),
+            Value::Number(_) => "number".into(),
+            Value::String(_) => "text".into(),
+            other => other.clone(),
+        }
+    }
+    let theirs = serde_json::json!({
+        "us": "number", "us_10_to_90_percent": ["number", "number"], "gbps": "number", "ratio": "number", "relative_error": "number",
+    });
+    let expected = serde_json::json!({
+        "what": "text", "gpu": "text", "driver": null, "cublaslt": null, "torch": "text", "triton": "text", "tilewright": "text",
+        "date": "text", "command": "text", "complete": true,
+        "entries": [{
+            "op": "text", "dtype": "text", "rows": "number", "columns": "number", "k": "number", "clock": "text", "subject": "text",
+            "ours_us": "number", "ours_10_to_90_percent": ["number", "number"], "gbps": "number", "error": "number",
+            "compared": "number", "torch": theirs, "triton": theirs,
+        }],
+    });
+    assert_eq!(schema(&results), expected);
+    let row = &results["entries"][0];
+    assert_eq!((&row["op"], &row["k"], &row["clock"]), (&"topk".into(), &3.into(), &"device".into()));
+    assert_eq!((&results["torch"], &results["triton"]), (&"9.9".into(), &"8.8".into()));
+    assert_eq!((&row["torch"]["us"], &row["compared"]), (&1000.0.into(), &18.into()));
+    let ratio = row["torch"]["ratio"].as_f64().unwrap() * row["ours_us"].as_f64().unwrap();
+    assert!(ratio > 100.0, "the peer's time over ours: {row}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("CPU, torch 9.9, Triton 8.8, no GPU: times are this computer's\n"), "{text}");
+    assert!(text.contains("geometric mean of torch's time over ours: "), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn few_rows_are_measured_with_the_host() {
+    let (output, results) = beside("", &["small", "--peer", "triton"]);
+    assert!(output.status.success(), "{output:?}");
+    let ops: Vec<&str> =
+        results["entries"].as_array().unwrap().iter().map(|row| row["op"].as_str().unwrap()).collect();
+    assert_eq!(ops, ["softmax", "rmsnorm", "layernorm"]);
+    let row = &results["entries"][0];
+    assert!(row["clock"] == "host" && row["triton"]["us"] == 1000.0 && row["torch"].is_null(), "{row}");
+}
+
+/// A peer that fails costs its own times, and nobody else's.
+#[cfg(unix)]
+#[test]
+fn a_peer_that_fails_is_told_and_ours_goes_on() {
+    for (wrong, field, mark) in [
+        ("*measure*) echo oops ;;", "failure", "found the line `oops`, expected an answer in JSON"),
+        (
+            "*measure*) echo 'out of memory' >&2; exit 7 ;;",
+            "failure",
+            "torch ended, exit status: 7: out of memory",
+        ),
+        ("*measure*) sleep 100 ;;", "failure", "torch gave no answer in 1s; it was ended"),
+        (
+            "*check*) echo '{\"relative_error\": 0.5}' ;;",
+            "failure",
+            "its result is wrong: the relative error is 5.0e-1",
+        ),
+        ("*'\"op\":'*) echo '{\"failed\": \"no memory\"}' ;;", "failure", "no memory"),
+        ("*'\"op\":'*) echo '{\"unsupported\": \"not here\"}' ;;", "unsupported", "not here"),
+    ] {
+        let (output, results) = beside(wrong, &["scan", "--peer", "torch", "--peer-timeout", "1"]);
+        assert!(output.status.success(), "{output:?}");
+        let row = &results["entries"][0];
+        assert!(row["torch"][field].as_str().unwrap().contains(mark), "{mark}: {row}");
+        assert!(row["torch"]["us"].is_null() && row["ours_us"].as_f64().unwrap() > 0.0, "{row}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.contains(mark), field == "failure", "{text}");
+        // All that it had to say is shown.
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.contains("torch: out of memory"), mark.contains("exit status"), "{said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_gpu_speeds_are_held_against_a_copy() {
+    use tilewright_fake_driver::Fake;
+
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("r.json");
+    let python =
+        peer(folder.path(), "*hello*'\"device\":null'*) echo '{\"missing\": \"no number of a GPU\"}' ;;");
+    for (op, subject) in [("copy", "runtime".into()), ("softmax", serde_json::Value::Null)] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        command.args([
+            "bench",
+            op,
+            "--rows",
+            "8",
+            "--columns",
+            "64",
+            "--dtype",
+            "f32",
+            "--check",
+            "--copies",
+            "2",
+        ]);
+        command.args(["--rounds", "2", "--sample", "0", "--yardstick", "1"]).arg("--json").arg(&json);
+        command.env("TILEWRIGHT_CACHE", "off").env("TILEWRIGHT_PYTHON", &python).stdin(Stdio::null());
+        let _driver = Fake::new().prepare(&mut command).unwrap();
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let results: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        assert!(results["copy_gbps"].as_f64().unwrap() > 0.0, "{results}");
+        let row = &results["entries"][0];
+        assert_eq!(row["subject"], subject, "{row}");
+        assert_eq!(row["of_copy"].is_null(), subject.is_null(), "{row}");
+        assert_eq!(row["torch"]["ratio"].is_null(), subject.is_null(), "{row}");
+        // The peer is measured, whether or not ours is there.
+        assert_eq!(row["torch"]["us"], 1000.0, "{row}");
+    }
 }
 
 #[test]

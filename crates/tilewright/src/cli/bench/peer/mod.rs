@@ -11,7 +11,7 @@ mod child;
 mod protocol;
 mod source;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
@@ -207,10 +207,10 @@ const VARIABLE: &str = "TILEWRIGHT_PYTHON";
 
 /// Python, where it is.
 fn interpreter() -> Result<OsString, String> {
-    choose(std::env::var_os(VARIABLE), std::env::var_os("PATH"), Path::new("/usr/bin/python3"))
+    choose(std::env::var_os(VARIABLE), std::env::var_os("PATH").as_deref(), Path::new("/usr/bin/python3"))
 }
 
-fn choose(named: Option<OsString>, path: Option<OsString>, last: &Path) -> Result<OsString, String> {
+fn choose(named: Option<OsString>, path: Option<&OsStr>, last: &Path) -> Result<OsString, String> {
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         return Ok(named);
     }
@@ -222,5 +222,6 @@ fn choose(named: Option<OsString>, path: Option<OsString>, last: &Path) -> Resul
         .ok_or_else(|| format!("found no python3 in PATH, expected one, or its path in {VARIABLE}"))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

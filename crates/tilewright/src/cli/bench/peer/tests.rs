@@ -197,7 +197,7 @@ fn the_interpreter_is_the_named_one_or_the_first_in_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let python = folder.path().join("python3");
     let choose = |named: Option<&str>, path: &str, last: &str| {
-        choose(named.map(OsString::from), Some(path.into()), Path::new(last))
+        choose(named.map(OsString::from), Some(path.as_ref()), Path::new(last))
     };
     let path = format!("/no/such/folder:{}", folder.path().display());
     assert!(choose(None, &path, "/no/such/python3").unwrap_err().contains(VARIABLE));

@@ -107,7 +107,10 @@ fn places_must_lead_to_values_and_dropout_must_drop() {
 fn the_reference_computes_what_the_names_say() {
     let x = [1.0, 2.0, 3.0, 4.0, 4.0, 3.0, 2.0, 1.0];
     let weights = [1.0, 2.0, 1.0, 0.5];
-    let at = |input: usize, place: u64| if input == 0 { x[place as usize] } else { weights[place as usize] };
+    let at = |input: usize, place: u64| {
+        let place = usize::try_from(place).unwrap();
+        if input == 0 { x[place] } else { weights[place] }
+    };
     let row = |op, row| -> Vec<f64> {
         let case = Case { depth: 4, ..case(op, Element::F32, 2, 4) };
         reference::row(&case, &at, row).iter().map(|expected| expected.value).collect()
