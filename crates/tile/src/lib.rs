@@ -3,6 +3,7 @@
 //! A kernel of the tile level says what a whole *program* does to tiles: blocks of elements that all of its threads hold together.
 //! [`lower`] turns it into a kernel for threads; [`interp`] executes it as it stands, and so says what it means.
 
+pub mod fuzz;
 pub mod interp;
 mod lower;
 mod specialise;

@@ -180,8 +180,8 @@ impl Machine<'_, '_, '_> {
             Opcode::TileAtomic => self.atomic(data)?,
             Opcode::Map => {
                 let n = self.shape(data, data.results[0])?.elements() as usize;
-                let arguments = data.operands.iter().map(|&v| self.get(v)).collect();
-                let columns = self.apply(data.regions[0], arguments, n)?;
+                let arguments: Vec<Column> = data.operands.iter().map(|&v| self.get(v)).collect();
+                let columns = self.apply(data.regions[0], &arguments, n)?;
                 self.bind(&data.results, columns);
             }
             Opcode::TileReduce | Opcode::TileScan => self.combine(data)?,
@@ -288,10 +288,10 @@ impl Machine<'_, '_, '_> {
     }
 
     /// Computes elements: for each of `n` the region takes one of each argument. Gives columns of `n` elements.
-    fn apply(&mut self, region: Region, arguments: Vec<Column>, n: usize) -> Result<Vec<Column>, Stop> {
+    fn apply(&mut self, region: Region, arguments: &[Column], n: usize) -> Result<Vec<Column>, Stop> {
         let func = &self.program.func;
         let args = &func.region(region).args;
-        self.bind(args, arguments.clone());
+        self.bind(args, arguments.to_vec());
         match self.region(region, n) {
             Ok(columns) => Ok(columns.into_iter().map(|column| spread(column, n)).collect()),
             Err(Stop::Diverged) => {
@@ -362,8 +362,8 @@ impl Machine<'_, '_, '_> {
         let mut sums: Vec<Column> = slices(0).collect();
         let mut all: Vec<Vec<u64>> = operands.iter().map(|column| column.words().to_vec()).collect();
         for step in 1..extent {
-            let arguments = sums.into_iter().chain(slices(step)).collect();
-            sums = self.apply(data.regions[0], arguments, outer * inner)?;
+            let arguments: Vec<Column> = sums.into_iter().chain(slices(step)).collect();
+            sums = self.apply(data.regions[0], &arguments, outer * inner)?;
             if scan {
                 for (all, sum) in all.iter_mut().zip(&sums) {
                     for (o, line) in sum.words().chunks(inner).enumerate() {

@@ -1,0 +1,48 @@
+//! The generator of random kernels: what it makes is valid, runs, and covers the tile level.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::HashSet;
+
+use tilewright_ir::{Group, Module, Opcode, parse, table, verify};
+use tilewright_tile::fuzz::Case;
+
+#[test]
+fn cases_are_valid_and_run() {
+    let mut used: HashSet<Opcode> = HashSet::new();
+    for seed in 0..600 {
+        let case = Case::new(seed, 4 + u32::try_from(seed % 24).unwrap());
+        let module = Module::from(case.func.clone());
+        assert_eq!(verify(&module), [], "seed {seed}\n{module}");
+        let again =
+            parse(&module.to_string()).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{module}"));
+        assert_eq!(again, module, "seed {seed}");
+        case.interpret().unwrap_or_else(|error| panic!("seed {seed}: {error}\n{module}"));
+        used.extend(case.func.walk().into_iter().map(|op| case.func.op(op).code));
+    }
+    for row in table::TABLE.iter().filter(|row| row.group == Group::Program) {
+        assert!(used.contains(&row.code), "no case has `{}`", row.mnemonic);
+    }
+    for code in [Opcode::For, Opcode::While, Opcode::If, Opcode::Load] {
+        assert!(used.contains(&code), "no case has {code:?}");
+    }
+}
+
+#[test]
+fn a_seed_is_a_kernel() {
+    for seed in [1, 2, 1 << 40] {
+        let (a, b) = (Case::new(seed, 20), Case::new(seed, 20));
+        assert_eq!((a.func, a.arguments, a.grid), (b.func, b.arguments, b.grid));
+    }
+}
+
+#[test]
+fn a_smaller_budget_makes_a_smaller_kernel() {
+    let case = Case::new(11, 40);
+    let has_map = |case: &Case| case.func.walk().into_iter().any(|op| case.func.op(op).code == Opcode::Map);
+    assert!(has_map(&case));
+    let whole = case.func.walk().len();
+    let small = case.smallest(has_map);
+    assert!(has_map(&small) && small.func.walk().len() < whole);
+    let unchanged = Case::new(11, 5).smallest(|_| false);
+    assert_eq!(unchanged.budget, 5);
+}
