@@ -4,13 +4,14 @@
 use std::collections::HashSet;
 
 use tilewright_ir::{Group, Module, Opcode, parse, table, verify};
-use tilewright_tile::fuzz::Case;
+use tilewright_tile::fuzz::{Case, Given};
+use tilewright_tile::interp::{Argument, Program};
 
 #[test]
 fn cases_are_valid_and_run() {
     let mut used: HashSet<Opcode> = HashSet::new();
     for seed in 0..600 {
-        let case = Case::new(seed, 4 + u32::try_from(seed % 24).unwrap());
+        let case = Case::new(seed, 3 + u32::try_from(seed % 16).unwrap());
         let module = Module::from(case.func.clone());
         assert_eq!(verify(&module), [], "seed {seed}\n{module}");
         let again =
@@ -45,4 +46,25 @@ fn a_smaller_budget_makes_a_smaller_kernel() {
     assert!(has_map(&small) && small.func.walk().len() < whole);
     let unchanged = Case::new(11, 5).smallest(|_| false);
     assert_eq!(unchanged.budget, 5);
+}
+
+/// Programs side by side store what they store one after the other, also if they read it again.
+#[test]
+fn programs_do_not_disturb_each_other() {
+    let mut several = 0;
+    for seed in 0..150 {
+        let case = Case::new(seed, 8);
+        several += u32::from(case.grid != [1, 1, 1]);
+        let mut buffers: Vec<Vec<u8>> = case.buffers().map(|(_, bytes, _)| bytes.to_vec()).collect();
+        let mut memory = buffers.iter_mut();
+        let given = case.arguments.iter().map(|given| match given {
+            Given::Scalar(_, value) => Argument::Scalar(*value),
+            Given::Buffer { .. } => Argument::Memory(memory.next().unwrap()),
+        });
+        let mut arguments: Vec<Argument<'_>> = given.collect();
+        Program::new(&case.func).unwrap().parallel(true).run(case.grid, &mut arguments).unwrap();
+        drop(arguments);
+        assert_eq!(case.difference(&case.interpret().unwrap(), &buffers), None, "seed {seed}");
+    }
+    assert!(several > 50, "{several} kernels with several programs");
 }

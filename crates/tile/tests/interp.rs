@@ -35,7 +35,8 @@ fn scalar(value: u32) -> Argument<'static> {
 
 /// Numbers between -2 and 2.
 fn noise(count: usize, seed: u32) -> Vec<f32> {
-    (0..count as u32)
+    (0u32..)
+        .take(count)
         .map(|i| {
             let x = (i ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
             ((x ^ x >> 13).wrapping_mul(0xc2b2_ae35) >> 16) as f32 / 16384.0 - 2.0
@@ -575,4 +576,37 @@ fn dot_rounds_once_before_it_adds() {
     let arguments = &mut [Argument::Shared(&a), Argument::Shared(&b), Argument::Memory(&mut out)];
     program(text).run([1, 1, 1], arguments).unwrap();
     assert_eq!(floats(&out), [1.75]);
+}
+
+/// Many programs side by side: each reads its own part, and the second round of neighbours sees what the first has stored.
+#[test]
+fn neighbours_store_in_order() {
+    let text = "func @k (%x: ptr<global>, %n: u32) {
+        %0 = special reg(ctaid.x) : u32
+        %1 = bitcast %0 : i32
+        %2 = const value(1) : i64
+        %3 = const value(0) : u32
+        %4 = tile_load %x, %1, %n, %2, %3 : tile<1xu32>
+        %5 = map %4 : tile<1xu32> do {
+          (%6: u32)
+          %7 = add %6, %0 : u32
+          yield %7
+        }
+        tile_store %x, %5, %1, %n, %2
+        %8 = special reg(nctaid.x) : u32
+        %9 = cmp %0, %n cmp(lt) : bool
+        assert %9 text(\"too many programs\")
+      }";
+    let x: Vec<u32> = (0..1000).map(|i| i * 3).collect();
+    let both = [false, true].map(|parallel| {
+        let mut memory = words(&x);
+        let arguments = &mut [Argument::Memory(&mut memory), scalar(700)];
+        let outcome = program(text).parallel(parallel).run([900, 1, 1], arguments);
+        let error = outcome.unwrap_err().to_string();
+        assert_eq!(error, "`assert` in program (700, 0, 0) failed: too many programs");
+        memory
+    });
+    assert_eq!(both[0], both[1]);
+    let expected: Vec<u32> = (0..1000).map(|i| if i < 700 { i * 4 } else { i * 3 }).collect();
+    assert_eq!(integers(&both[0]), expected);
 }

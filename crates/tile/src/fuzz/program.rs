@@ -529,7 +529,8 @@ impl Gen {
                 to[axis - 1] *= extent;
             }
             _ => {
-                let divisors: Vec<u32> = (2..=extents[axis]).filter(|d| extents[axis] % d == 0).collect();
+                let divisors: Vec<u32> =
+                    (2..=extents[axis]).filter(|d| extents[axis].is_multiple_of(*d)).collect();
                 if !divisors.is_empty() && to.len() < 4 {
                     let divisor = self.random.pick(&divisors);
                     to[axis] /= divisor;

@@ -4,7 +4,7 @@ use tilewright_ir::{Combine, Element, OpData, Opcode, Shape, Type, Value};
 
 use super::InterpError;
 use super::column::Column;
-use super::exec::Machine;
+use super::exec::{Machine, Stop};
 use super::memory::Fault;
 use super::scalar;
 use super::shape::coordinates;
@@ -38,18 +38,21 @@ impl Machine<'_, '_, '_> {
         self.ty(value).element().ok_or_else(|| self.program.unsupported(data))
     }
 
-    fn read(&self, data: &OpData, element: Element, address: u64) -> Result<u64, InterpError> {
+    fn read(&self, data: &OpData, element: Element, address: u64) -> Result<u64, Stop> {
         self.memory.read(element, address).map_err(|fault| self.fault(data, element, address, fault, false))
     }
 
-    fn write(&mut self, data: &OpData, element: Element, address: u64, bits: u64) -> Result<(), InterpError> {
+    fn write(&mut self, data: &OpData, element: Element, address: u64, bits: u64) -> Result<(), Stop> {
         match self.memory.write(element, address, bits) {
             Ok(()) => Ok(()),
             Err(fault) => Err(self.fault(data, element, address, fault, true)),
         }
     }
 
-    fn fault(&self, data: &OpData, element: Element, address: u64, fault: Fault, write: bool) -> InterpError {
+    fn fault(&self, data: &OpData, element: Element, address: u64, fault: Fault, write: bool) -> Stop {
+        if fault == Fault::Reread {
+            return Stop::Reread;
+        }
         let owner = self.memory.owner(address).map(|(argument, distance, size)| {
             let name = &self.program.func.params[argument].name;
             (format!("argument {argument} ({name:?}, {size} bytes)"), distance)
@@ -66,18 +69,18 @@ impl Machine<'_, '_, '_> {
                     "{distance} bytes from the start of {buffer}, which is no multiple of the size of {element}"
                 )
             }
-            (Fault::ReadOnly, Some((buffer, distance))) => {
+            (Fault::ReadOnly | Fault::Reread, Some((buffer, distance))) => {
                 format!(
                     "{distance} bytes from the start of {buffer}, which may only be read; pass it as `Argument::Memory`"
                 )
             }
         };
         let verb = if write { "writes" } else { "reads" };
-        InterpError::Access { site: self.site(data), verb, bytes: element.bytes(), address, problem }
+        InterpError::Access { site: self.site(data), verb, bytes: element.bytes(), address, problem }.into()
     }
 
     /// A load of scalars that all of the program takes part in.
-    pub(super) fn load(&mut self, data: &OpData) -> Result<(), InterpError> {
+    pub(super) fn load(&mut self, data: &OpData) -> Result<(), Stop> {
         if data.code == Opcode::LoadIf && self.scalar(data.operands[1]) == 0 {
             let other = self.get(data.operands[2]);
             self.set(data.results[0], other);
@@ -111,7 +114,7 @@ impl Machine<'_, '_, '_> {
         }
     }
 
-    pub(super) fn tile_load(&mut self, data: &OpData) -> Result<(), InterpError> {
+    pub(super) fn tile_load(&mut self, data: &OpData) -> Result<(), Stop> {
         let (result, shape) = (data.results[0], self.shape(data, data.results[0])?);
         let element = self.element(data, result)?;
         let window = self.window(data, element, shape.rank(), 1);
@@ -128,7 +131,7 @@ impl Machine<'_, '_, '_> {
         Ok(())
     }
 
-    pub(super) fn tile_store(&mut self, data: &OpData) -> Result<(), InterpError> {
+    pub(super) fn tile_store(&mut self, data: &OpData) -> Result<(), Stop> {
         let (tile, shape) = (data.operands[1], self.shape(data, data.operands[1])?);
         let element = self.element(data, tile)?;
         let window = self.window(data, element, shape.rank(), 2);
@@ -144,8 +147,8 @@ impl Machine<'_, '_, '_> {
         &mut self,
         data: &OpData,
         element: Element,
-        mut visit: impl FnMut(&mut Self, usize, u64) -> Result<(), InterpError>,
-    ) -> Result<(), InterpError> {
+        mut visit: impl FnMut(&mut Self, usize, u64) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
         let pointer = self.scalar(data.operands[0]);
         let (distances, mask) = (self.get(data.operands[1]), self.get(data.operands[2]));
         for (i, (&distance, &on)) in distances.words().iter().zip(mask.words()).enumerate() {
@@ -158,7 +161,7 @@ impl Machine<'_, '_, '_> {
         Ok(())
     }
 
-    pub(super) fn gather(&mut self, data: &OpData) -> Result<(), InterpError> {
+    pub(super) fn gather(&mut self, data: &OpData) -> Result<(), Stop> {
         let element = self.element(data, data.operands[3])?;
         let mut words = self.get(data.operands[3]).words().to_vec();
         self.addresses(data, element, |machine, i, address| {
@@ -169,7 +172,7 @@ impl Machine<'_, '_, '_> {
         Ok(())
     }
 
-    pub(super) fn scatter(&mut self, data: &OpData) -> Result<(), InterpError> {
+    pub(super) fn scatter(&mut self, data: &OpData) -> Result<(), Stop> {
         let element = self.element(data, data.operands[3])?;
         let tile = self.get(data.operands[3]);
         self.addresses(data, element, |machine, i, address| {
@@ -177,7 +180,7 @@ impl Machine<'_, '_, '_> {
         })
     }
 
-    pub(super) fn atomic(&mut self, data: &OpData) -> Result<(), InterpError> {
+    pub(super) fn atomic(&mut self, data: &OpData) -> Result<(), Stop> {
         let element = self.element(data, data.operands[3])?;
         let refuse = |machine: &Self| machine.program.unsupported(data);
         let combine = data.get::<Combine>().and_then(|combine| scalar::combine(combine, element));
@@ -196,10 +199,7 @@ impl Machine<'_, '_, '_> {
 }
 
 /// Calls `visit` with position and coordinates of every element, until it fails.
-fn each(
-    shape: Shape,
-    mut visit: impl FnMut(usize, &[u32]) -> Result<(), InterpError>,
-) -> Result<(), InterpError> {
+fn each(shape: Shape, mut visit: impl FnMut(usize, &[u32]) -> Result<(), Stop>) -> Result<(), Stop> {
     let mut outcome = Ok(());
     let mut i = 0;
     coordinates(shape, |at| {

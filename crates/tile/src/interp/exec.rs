@@ -15,6 +15,8 @@ use super::{InterpError, Program, Site, dot, shape};
 pub(super) enum Stop {
     /// Elements would have to go different ways.
     Diverged,
+    /// The program reads what it has written, which it cannot while others run beside it.
+    Reread,
     /// An error.
     Error(Box<InterpError>),
 }
@@ -78,7 +80,7 @@ pub(super) fn run(
     id: [u32; 3],
     grid: [u32; 3],
     arguments: &[u64],
-) -> Result<(), InterpError> {
+) -> Result<(), Stop> {
     let func = &program.func;
     let mut machine = Machine {
         program,
@@ -92,10 +94,9 @@ pub(super) fn run(
         machine.set(param, Column::one(bits));
     }
     match machine.region(func.body(), 1) {
-        Ok(_) => Ok(()),
-        Err(Stop::Error(error)) => Err(*error),
         // Only regions of `map` and the like compute several elements, and these catch it.
-        Err(Stop::Diverged) => Ok(()),
+        Ok(_) | Err(Stop::Diverged) => Ok(()),
+        Err(stop) => Err(stop),
     }
 }
 

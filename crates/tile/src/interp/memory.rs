@@ -35,7 +35,12 @@ pub(super) enum Fault {
     Misaligned,
     /// It writes what may only be read.
     ReadOnly,
+    /// It reads from a buffer that this program has written to, and whose new contents are kept apart.
+    Reread,
 }
+
+/// Bytes that were written, in order: the buffer, the first byte, the contents.
+pub(super) type Writes = Vec<(usize, usize, Vec<u8>)>;
 
 /// A buffer with its address.
 #[derive(Debug)]
@@ -48,13 +53,15 @@ struct Buffer<'a> {
 enum Bytes<'a> {
     Mutable(&'a mut [u8]),
     Shared(&'a [u8]),
+    /// What is written goes to the list of writes; whether there is something of this buffer.
+    Apart(&'a [u8], bool),
 }
 
 impl Bytes<'_> {
     fn get(&self) -> &[u8] {
         match self {
             Bytes::Mutable(bytes) => bytes,
-            Bytes::Shared(bytes) => bytes,
+            Bytes::Shared(bytes) | Bytes::Apart(bytes, _) => bytes,
         }
     }
 }
@@ -63,6 +70,7 @@ impl Bytes<'_> {
 #[derive(Debug, Default)]
 pub(super) struct Memory<'a> {
     buffers: Vec<Buffer<'a>>,
+    writes: Writes,
 }
 
 impl<'a> Memory<'a> {
@@ -75,6 +83,32 @@ impl<'a> Memory<'a> {
         };
         self.buffers.push(Buffer { argument, bytes });
         Some((self.buffers.len() as u64) << SPAN)
+    }
+
+    /// The same memory for a program that runs beside others: what it writes is kept apart.
+    pub(super) fn apart(&self) -> Memory<'_> {
+        let buffers = self.buffers.iter().map(|buffer| {
+            let bytes = match &buffer.bytes {
+                Bytes::Mutable(bytes) => Bytes::Apart(bytes, false),
+                Bytes::Shared(bytes) | Bytes::Apart(bytes, _) => Bytes::Shared(bytes),
+            };
+            Buffer { argument: buffer.argument, bytes }
+        });
+        Memory { buffers: buffers.collect(), writes: Writes::new() }
+    }
+
+    /// What was kept apart.
+    pub(super) fn into_writes(self) -> Writes {
+        self.writes
+    }
+
+    /// Writes what was kept apart.
+    pub(super) fn apply(&mut self, writes: Writes) {
+        for (index, start, contents) in writes {
+            if let Bytes::Mutable(bytes) = &mut self.buffers[index].bytes {
+                bytes[start..start + contents.len()].copy_from_slice(&contents);
+            }
+        }
     }
 
     /// The buffer that an address names: the argument, and the distance from its start.
@@ -100,6 +134,9 @@ impl<'a> Memory<'a> {
         if !start.is_multiple_of(bytes) {
             return Err(Fault::Misaligned);
         }
+        if matches!(self.buffers[index].bytes, Bytes::Apart(_, true)) {
+            return Err(Fault::Reread);
+        }
         let slice = &self.buffers[index].bytes.get()[start..start + bytes];
         let mut word = [0; 8];
         word[..bytes].copy_from_slice(slice);
@@ -114,8 +151,20 @@ impl<'a> Memory<'a> {
         if !start.is_multiple_of(bytes) {
             return Err(Fault::Misaligned);
         }
-        let Bytes::Mutable(all) = &mut self.buffers[index].bytes else { return Err(Fault::ReadOnly) };
-        all[start..start + bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
+        let contents = &bits.to_le_bytes()[..bytes];
+        match &mut self.buffers[index].bytes {
+            Bytes::Mutable(all) => all[start..start + bytes].copy_from_slice(contents),
+            Bytes::Shared(_) => return Err(Fault::ReadOnly),
+            Bytes::Apart(_, written) => {
+                *written = true;
+                match self.writes.last_mut() {
+                    Some((last, first, run)) if *last == index && *first + run.len() == start => {
+                        run.extend_from_slice(contents);
+                    }
+                    _ => self.writes.push((index, start, contents.to_vec())),
+                }
+            }
+        }
         Ok(())
     }
 }

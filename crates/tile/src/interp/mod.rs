@@ -34,7 +34,8 @@
 //!
 //! # What is defined here
 //!
-//! * Programs run one after the other, x fastest. Nothing may depend on that: a GPU runs them in any order, and at the same time.
+//! * Programs run one after the other, x fastest (see also [`Program::parallel`]). Nothing may depend on that: a GPU runs them in any order,
+//!   and at the same time.
 //! * Scalar ops mean what [`evaluate`](tilewright_passes::evaluate) says, with approximations taken as exact. 16-bit floats round after
 //!   every op.
 //! * Reductions and scans combine in the order of the index (with `reverse` from the last to the first, so that a reversed scan is a scan
@@ -61,8 +62,10 @@ mod shape;
 
 use std::fmt;
 
+use rayon::prelude::*;
 use tilewright_ir::{Constant, Element, Func, Loc, Module, Op, OpData, Opcode, Type, canonical, verify};
 
+use exec::Stop;
 pub use memory::Argument;
 use memory::Memory;
 use scalar::Fast;
@@ -72,6 +75,7 @@ use scalar::Fast;
 pub struct Program {
     func: Func,
     steps: u64,
+    parallel: bool,
     /// The loop of each op.
     fast: Vec<Fast>,
     /// Whether an op holds a loop, itself or in its regions.
@@ -206,6 +210,7 @@ impl Program {
         let mut program = Program {
             func: func.clone(),
             steps: 100_000_000,
+            parallel: false,
             fast: vec![Fast::None; func.op_count()],
             repeats: vec![false; func.op_count()],
         };
@@ -224,6 +229,14 @@ impl Program {
     #[must_use]
     pub fn steps(self, steps: u64) -> Program {
         Program { steps, ..self }
+    }
+
+    /// The same with programs side by side, on all cores. What a program stores is then kept apart until all of its neighbours have run, and
+    /// is written in the order of the programs; so programs that read what others store, which is a race on a GPU, may see less of it. A
+    /// kernel that has atomics, or whose programs read from buffers that they have stored to, runs one program after the other all the same.
+    #[must_use]
+    pub fn parallel(self, parallel: bool) -> Program {
+        Program { parallel, ..self }
     }
 
     /// The kernel.
@@ -297,13 +310,48 @@ impl Program {
             };
             words[i] = base.wrapping_add(offset);
         }
-        let [columns, rows, layers] = grid;
-        for z in 0..layers {
-            for y in 0..rows {
-                for x in 0..columns {
-                    exec::run(self, &mut memory, [x, y, z], grid, &words)?;
+        let atomics = self.func.walk().into_iter().any(|op| self.func.op(op).code == Opcode::TileAtomic);
+        self.programs(grid, &mut memory, &words, self.parallel && !atomics)
+    }
+
+    /// Runs all programs, x fastest.
+    fn programs(
+        &self,
+        grid: [u32; 3],
+        memory: &mut Memory<'_>,
+        words: &[u64],
+        mut parallel: bool,
+    ) -> Result<(), InterpError> {
+        let [columns, rows, layers] = grid.map(u64::from);
+        let count = columns * rows * layers;
+        // Below what a grid can be, so that nothing is lost.
+        let id = |i: u64| {
+            [i % columns, i / columns % rows, i / columns / rows]
+                .map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+        };
+        let mut next = 0;
+        while next < count {
+            let end = if parallel { count.min(next + NEIGHBOURS) } else { next + 1 };
+            if parallel {
+                let shared = &*memory;
+                let run = |i: u64| {
+                    let mut own = shared.apart();
+                    let outcome = exec::run(self, &mut own, id(i), grid, words);
+                    (own.into_writes(), outcome)
+                };
+                let outcomes: Vec<_> = (next..end).into_par_iter().map(run).collect();
+                if outcomes.iter().any(|(_, outcome)| matches!(outcome, Err(Stop::Reread))) {
+                    parallel = false;
+                    continue;
                 }
+                for (writes, outcome) in outcomes {
+                    memory.apply(writes);
+                    outcome.or_else(finish)?;
+                }
+            } else {
+                exec::run(self, memory, id(next), grid, words).or_else(finish)?;
             }
+            next = end;
         }
         Ok(())
     }
@@ -323,6 +371,18 @@ impl Program {
             op: data.info().mnemonic,
             location: self.location(data.loc),
         }
+    }
+}
+
+/// How many programs run side by side before what they have stored is written; always the same, so that results are.
+const NEIGHBOURS: u64 = 256;
+
+/// What a program that stopped has to say.
+fn finish(stop: Stop) -> Result<(), InterpError> {
+    match stop {
+        Stop::Error(error) => Err(*error),
+        // Both are caught where they can happen.
+        Stop::Diverged | Stop::Reread => Ok(()),
     }
 }
 
