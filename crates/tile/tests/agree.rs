@@ -143,14 +143,12 @@ fn compiled_kernels_do_what_the_interpreter_does() {
 
 /// What a program has stored, it loads again: by other threads than those that stored it.
 #[test]
-#[ignore = "the lowering has no barrier yet between a store to global memory and a load from there"]
 fn programs_see_their_own_stores() {
     compare(|case| case.rereads);
 }
 
 /// A closure that is associative needs no more: the first of all and the last of all, at every extent.
 #[test]
-#[ignore = "the lowering swaps arguments where an extent is above 32 and no multiple of it"]
 fn reductions_keep_the_order() {
     for extent in (1..140).chain([255, 511, 1000, 1536, 4097]) {
         let text = format!(

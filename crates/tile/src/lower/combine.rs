@@ -124,38 +124,58 @@ impl Lowering<'_> {
 
     pub(super) fn reduce(&mut self, data: &OpData) {
         let axis = data.get::<Axis>().map_or(0, |Axis(axis)| usize::from(axis));
-        let tiles = self.operands_together(data);
-        let layout = tiles[0].layout.clone();
+        let mut tiles = self.operands_together(data);
         let with = self.combiner(data);
+        // An op that commutes may combine in any order; of a region one knows only that it is associative.
+        let run = if with.identity.is_some() { usize::MAX } else { self.in_order(data, &mut tiles, axis) };
+        let layout = tiles[0].layout.clone();
         let mut items = Vec::new();
+        let mut runs = 1;
         for line in self.lines(&layout, axis) {
-            let mut line: Vec<Item> = line
-                .into_iter()
-                .map(|register| {
-                    let values = tiles.iter().map(|tile| tile.registers[register]).collect();
-                    let valid = self.inside_along(&layout, axis, layout.offset(register)[axis]);
-                    self.filled(&with, Item { values, valid })
-                })
-                .collect();
-            while line.len() > 1 {
-                line = line
-                    .chunks(2)
-                    .map(|pair| match pair {
-                        [a, b] => self.merge(&with, a, b),
-                        _ => pair[0].clone(),
-                    })
-                    .collect();
+            let parts = line.chunks(run.min(line.len())).map(<[usize]>::to_vec).collect::<Vec<_>>();
+            runs = parts.len();
+            for part in parts {
+                items.push(self.combined(&with, &tiles, axis, part));
             }
-            items.extend(line);
         }
         let items = self.across_lanes(&with, &layout, axis, items);
         let items = self.across_warps(&with, &layout, axis, items);
+        let items = items.chunks(runs).map(<[Item]>::to_vec).collect::<Vec<_>>();
+        let items = items.into_iter().map(|line| self.tree(&with, line)).collect();
         let items = self.across_blocks(&with, &layout, axis, items);
         let rest = std::rc::Rc::new(layout.without(axis));
         for (i, &result) in data.results.iter().enumerate() {
             let registers = items.iter().map(|item| item.values[i]).collect();
             self.hold(result, Held::Tile(Tile { layout: rest.clone(), registers }));
         }
+    }
+
+    /// The registers of a run, combined.
+    fn combined(&mut self, with: &Combiner, tiles: &[Tile], axis: usize, run: Vec<usize>) -> Item {
+        let layout = tiles[0].layout.clone();
+        let items = run
+            .into_iter()
+            .map(|register| {
+                let values = tiles.iter().map(|tile| tile.registers[register]).collect();
+                let valid = self.inside_along(&layout, axis, layout.offset(register)[axis]);
+                self.filled(with, Item { values, valid })
+            })
+            .collect();
+        self.tree(with, items)
+    }
+
+    /// All items combined in their order, neighbours first.
+    fn tree(&mut self, with: &Combiner, mut items: Vec<Item>) -> Item {
+        while items.len() > 1 {
+            items = items
+                .chunks(2)
+                .map(|pair| match pair {
+                    [a, b] => self.merge(with, a, b),
+                    _ => pair[0].clone(),
+                })
+                .collect();
+        }
+        items.swap_remove(0)
     }
 
     /// The operands of an op in one layout.
@@ -311,22 +331,13 @@ impl Lowering<'_> {
         }
         (0..items.len())
             .map(|i| {
-                let mut line: Vec<Item> = (0..at.along as usize)
+                let line: Vec<Item> = (0..at.along as usize)
                     .map(|k| {
                         let values = read[..with.elements.len()].iter().map(|column| column[i][k]).collect();
                         Item { values, valid: flagged.then(|| read[with.elements.len()][i][k]) }
                     })
                     .collect();
-                while line.len() > 1 {
-                    line = line
-                        .chunks(2)
-                        .map(|pair| match pair {
-                            [a, b] => self.merge(with, a, b),
-                            _ => pair[0].clone(),
-                        })
-                        .collect();
-                }
-                line.swap_remove(0)
+                self.tree(with, line)
             })
             .collect()
     }

@@ -123,26 +123,45 @@ impl Lowering<'_> {
         })
     }
 
-    /// Makes accumulators for the sums that stay in them while a loop runs, with what the loop starts from.
-    pub(super) fn start_sums(&mut self, data: &OpData, places: &HashMap<usize, Op>) {
+    /// Makes accumulators for the sums that stay in them while a loop runs. They are not set to what the loop starts from: the first product
+    /// overwrites them, and that is added at the end, unless it is zero.
+    pub(super) fn start_sums(&mut self, places: &HashMap<usize, Op>) {
         let mut sorted: Vec<(usize, Op)> = places.iter().map(|(&i, &op)| (i, op)).collect();
         sorted.sort_unstable();
-        for (i, op) in sorted {
+        for (_, op) in sorted {
             let own = self.accumulators(op);
-            self.set_sums(op, &own, data.operands[3 + i]);
             self.places.insert(op, own);
         }
     }
 
-    /// Takes the sums out of the accumulators when the loop has ended.
-    pub(super) fn end_sums(&mut self, data: &OpData, places: &HashMap<usize, Op>) {
+    /// Takes the sums out of the accumulators when the loop has ended; if it had no round, there are none.
+    pub(super) fn end_sums(&mut self, data: &OpData, places: &HashMap<usize, Op>, any: Value) {
         let mut sorted: Vec<(usize, Op)> = places.iter().map(|(&i, &op)| (i, op)).collect();
         sorted.sort_unstable();
         for (i, op) in sorted {
-            if let Some(own) = self.places.remove(&op) {
-                self.take_sums(op, &own, data.results[i]);
-            }
+            let Some(own) = self.places.remove(&op) else { continue };
+            let (from, result) = (data.operands[3 + i], data.results[i]);
+            self.take_sums(op, &own, result);
+            let (tile, element) = (self.tile(result), self.element(result));
+            let start = self.tile_in(from, &tile.layout).registers;
+            let zero = matches!(self.held[from.index()], Some(Held::Splat(value)) if self.is_zero(value));
+            let registers = tile
+                .registers
+                .iter()
+                .zip(start)
+                .map(|(&sum, start)| {
+                    let ty = Type::Scalar(element);
+                    let whole = if zero { sum } else { self.value(Opcode::Add, [sum, start], [], ty) };
+                    self.value(Opcode::Select, [any, whole, start], [], ty)
+                })
+                .collect();
+            self.hold_tile(result, tile.layout, registers);
         }
+    }
+
+    /// Whether a value is the constant zero.
+    fn is_zero(&self, value: Value) -> bool {
+        self.constants.iter().any(|(&(_, bits), &known)| known == value && bits == 0)
     }
 
     fn accumulators(&mut self, op: Op) -> Vec<Value> {
@@ -191,11 +210,11 @@ impl Lowering<'_> {
             self.wait_full();
         }
         match self.places.get(&op).cloned() {
-            Some(places) => self.multiply_staged(product, &places),
+            Some(places) => self.multiply_staged(product, &places, turn.again),
             None => {
                 let places = self.accumulators(op);
                 self.set_sums(op, &places, data.operands[2]);
-                self.multiply_staged(product, &places);
+                self.multiply_staged(product, &places, None);
                 self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
                 self.take_sums(op, &places, data.results[0]);
             }
@@ -205,11 +224,11 @@ impl Lowering<'_> {
         if left > 0 {
             return;
         }
-        match turn.before {
-            Some((again, last)) => {
+        match turn.last {
+            Some(last) => {
                 // One multiplication stays in flight, so the slot of the one before can go.
                 self.push(Opcode::WgmmaWait, [], [Count(1).into()], []);
-                self.release(last, Some(again));
+                self.release(last, turn.again);
             }
             None => {
                 self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);

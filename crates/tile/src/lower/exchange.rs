@@ -29,31 +29,65 @@ pub(super) struct Scratch {
     started: bool,
     /// What other blocks may have written to since all blocks met last, or may still read.
     remote: Vec<Range<u32>>,
+    /// What this program did to global memory since its threads met last.
+    global: Vec<Touched>,
 }
 
 /// What has happened since the last barrier.
 #[derive(Debug, Clone)]
-pub(super) struct State(Vec<(Range<u32>, bool)>);
+pub(super) struct State {
+    pending: Vec<(Range<u32>, bool)>,
+    remote: Vec<Range<u32>>,
+    global: Vec<Touched>,
+}
+
+/// An access to global memory: whose, whether it writes, and what it is about, so that threads that come back to their own elements need not
+/// wait for each other.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Touched {
+    /// The pointer it started from; none if nobody knows.
+    pub(super) root: Option<Value>,
+    pub(super) writes: bool,
+    /// Starts, extents, strides and layout of a box; none for anything else.
+    pub(super) place: Option<(Vec<Value>, Rc<Layout>)>,
+}
+
+impl Touched {
+    fn meets(&self, other: &Touched) -> bool {
+        let same_memory = self.root.is_none() || other.root.is_none() || self.root == other.root;
+        let own_elements = self.place.is_some() && self.place == other.place;
+        same_memory && (self.writes || other.writes) && !own_elements
+    }
+}
 
 /// Up to here the pieces of exchanges follow each other before they start over: the more, the fewer barriers.
 const TURN: u32 = 24 * 1024;
 
 impl Scratch {
     pub(super) fn state(&self) -> State {
-        State(self.pending.clone())
+        State { pending: self.pending.clone(), remote: self.remote.clone(), global: self.global.clone() }
     }
 
     pub(super) fn restore(&mut self, state: State) {
-        self.pending = state.0;
+        let State { pending, remote, global } = state;
+        (self.pending, self.remote, self.global) = (pending, remote, global);
     }
 
+    /// What may have happened where several ways meet.
     pub(super) fn join(&mut self, states: Vec<State>) {
-        self.pending = states.into_iter().flat_map(|state| state.0).collect();
+        (self.pending, self.remote, self.global) = (Vec::new(), Vec::new(), Vec::new());
+        for state in states {
+            self.pending.extend(state.pending);
+            self.remote.extend(state.remote);
+            self.global.extend(state.global);
+        }
     }
 
-    pub(super) fn enter_loop(&mut self) {
+    /// Enters a loop, whose rounds follow each other: `global` is what they do to global memory.
+    pub(super) fn enter_loop(&mut self, global: Vec<Touched>) {
         self.pending.push((0..u32::MAX, true));
         self.remote.push(0..u32::MAX);
+        self.global.extend(global);
     }
 
     /// Makes sure that the next pieces, so many bytes together, do not overlap each other.
@@ -128,6 +162,17 @@ impl Lowering<'_> {
             self.push(Opcode::Barrier, [zero], [Flags::ALIGNED.into()], []);
         }
         self.scratch.pending.clear();
+        if self.team().blocks == 1 {
+            self.scratch.global.clear();
+        }
+    }
+
+    /// Says that global memory is about to be read or written: what a program stores it must see when it loads, though other threads did it.
+    pub(super) fn touch_global(&mut self, access: Touched) {
+        if self.scratch.global.iter().any(|before| before.meets(&access)) {
+            if self.team().blocks == 1 { self.block_barrier() } else { self.cluster_barrier() }
+        }
+        self.scratch.global.push(access);
     }
 
     /// All blocks of the program meet.
@@ -135,6 +180,7 @@ impl Lowering<'_> {
         self.push(Opcode::ClusterArrive, [], [Order::Release.into(), Flags::ALIGNED.into()], []);
         self.push(Opcode::ClusterWait, [], [Order::Acquire.into(), Flags::ALIGNED.into()], []);
         self.scratch.pending.clear();
+        self.scratch.global.clear();
     }
 
     /// Says that blocks are about to write to a piece of each other's memory: all of them run, and nobody reads there any more.

@@ -10,6 +10,7 @@ use tilewright_ir::{AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Box3, Order, constant, memory_order};
+use super::exchange::Touched;
 use super::layout::{Holder, Layout};
 use super::{Held, LowerError, Lowering, Result, Tile};
 
@@ -29,6 +30,7 @@ impl Lowering<'_> {
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let pad = self.scalar(data.operands[data.operands.len() - 1]);
+        self.touch_box(data, &data.operands[1..data.operands.len() - 1], &layout, false);
         let runs = self.runs(data, &layout, &order, element);
         let mut registers = vec![pad; layout.count()];
         let hints = hints(data);
@@ -70,6 +72,7 @@ impl Lowering<'_> {
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let tile = self.tile_in(value, &layout);
+        self.touch_box(data, &data.operands[2..], &layout, true);
         let runs = self.runs(data, &layout, &order, element);
         let first = self.is_first(&layout);
         let hints = hints(data);
@@ -88,6 +91,18 @@ impl Lowering<'_> {
             };
         }
         Ok(())
+    }
+
+    /// A box is about to be read or written, by threads that each have their own elements of it unless some hold copies.
+    fn touch_box(&mut self, data: &OpData, place: &[Value], layout: &Rc<Layout>, writes: bool) {
+        let own = (!layout.has_copies()).then(|| (place.to_vec(), layout.clone()));
+        let root = self.root(data.operands[0]);
+        self.touch_global(Touched { root, writes, place: own });
+    }
+
+    fn touch_points(&mut self, data: &OpData, writes: bool) {
+        let root = self.root(data.operands[0]);
+        self.touch_global(Touched { root, writes, place: None });
     }
 
     fn checked_element(&self, data: &OpData, tile: Value) -> Result<Element, LowerError> {
@@ -314,6 +329,7 @@ impl Lowering<'_> {
         let addresses = self.addresses(data.operands[0], data.operands[1], &layout, element);
         let masks = self.masks(data.operands[2], &layout);
         let others = self.tile_in(data.operands[3], &layout).registers;
+        self.touch_points(data, false);
         let hints = hints(data);
         let each = addresses.into_iter().zip(masks).zip(others);
         let registers = each
@@ -330,6 +346,7 @@ impl Lowering<'_> {
         let addresses = self.addresses(data.operands[0], data.operands[1], &layout, element);
         let masks = self.masks(data.operands[2], &layout);
         let values = self.tile_in(value, &layout).registers;
+        self.touch_points(data, true);
         let first = self.is_first(&layout);
         let hints = hints(data);
         for ((address, mask), value) in addresses.into_iter().zip(masks).zip(values) {
@@ -346,6 +363,7 @@ impl Lowering<'_> {
         let addresses = self.addresses(data.operands[0], data.operands[1], &layout, element);
         let masks = self.masks(data.operands[2], &layout);
         let values = self.tile_in(data.operands[3], &layout).registers;
+        self.touch_points(data, true);
         let first = self.is_first(&layout);
         let wanted = self.is_used(result);
         let mut registers = Vec::with_capacity(values.len());

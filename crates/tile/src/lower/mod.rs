@@ -28,13 +28,13 @@ use std::rc::Rc;
 
 use tilewright_hardware::Arch;
 use tilewright_ir::{
-    Attr, Builder, Cmp, Constant, Count, Element, Func, Group, Loc, Op, OpData, Opcode, Region, Special,
-    Type, Value, canonical,
+    AccessKind, Attr, Builder, Cmp, Constant, Count, Def, Element, Func, Group, Loc, Op, OpData, Opcode,
+    Region, Special, Type, Value, canonical,
 };
 use tilewright_passes::{Alignment, Context, Remark, RemarkKind};
 
 use assign::Plan;
-use exchange::Scratch;
+use exchange::{Scratch, State, Touched};
 use layout::{Layout, Team};
 use pipeline::{Pipeline, Ring};
 use positions::Positions;
@@ -202,8 +202,10 @@ struct Turn {
     /// Products that are still to come, of how many.
     left: usize,
     all: usize,
-    /// If all sums stay in accumulators: whether there was a round before, and its slot, which is given back in this one.
-    before: Option<(Value, Value)>,
+    /// Whether there was a round before.
+    again: Option<Value>,
+    /// If all sums stay in accumulators: the slot of that round, which is given back in this one.
+    last: Option<Value>,
 }
 
 impl Lowering<'_> {
@@ -288,6 +290,10 @@ impl Lowering<'_> {
 
     /// An op on scalars stays what it is, but for the number of the program: programs may be clusters.
     fn copy(&mut self, data: &OpData) {
+        if matches!(data.code, Opcode::Load | Opcode::LoadIf) && !self.loads {
+            let root = self.root(data.operands[0]);
+            self.touch_global(Touched { root, writes: false, place: None });
+        }
         let mut attrs = data.attrs.to_vec();
         if self.team().blocks > 1
             && let Some(special) = data.get::<Special>()
@@ -538,7 +544,7 @@ impl Lowering<'_> {
         let kept = self.kept(&all, &places);
         let pick = |values: &[Value]| kept.iter().map(|&i| values[i]).collect::<Vec<Value>>();
         let carried = pick(&all);
-        self.start_sums(data, &places);
+        self.start_sums(&places);
 
         let products = if ahead && !self.loads { self.products_of(body).len() } else { 0 };
         // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before.
@@ -555,7 +561,7 @@ impl Lowering<'_> {
             types.extend(deferred.then_some(Type::U32));
         }
         let op = self.push(Opcode::For, operands, data.attrs.to_vec(), types);
-        self.scratch.enter_loop();
+        let before = self.enter_loop(data);
         let outer = self.turn;
         self.fill(op, |this, region| {
             let counter = this.source.region(body).args[0];
@@ -573,11 +579,8 @@ impl Lowering<'_> {
                 last = deferred.then(|| this.builder.func.add_arg(region, Type::U32));
             }
             if products > 0 {
-                let before = last.map(|last| {
-                    let again = this.value(Opcode::Cmp, [number, low], [Cmp::Ne.into()], Type::BOOL);
-                    (again, last)
-                });
-                this.turn = Some(Turn { left: products, all: products, before });
+                let again = this.value(Opcode::Cmp, [number, low], [Cmp::Ne.into()], Type::BOOL);
+                this.turn = Some(Turn { left: products, all: products, again: Some(again), last });
             }
             let slot = this.ring_values().map(|ring| ring[0]);
             this.region(body)?;
@@ -590,18 +593,54 @@ impl Lowering<'_> {
             Ok(out)
         })?;
         self.turn = outer;
+        self.leave_loop(before);
         let results = self.builder.func.op(op).results.to_vec();
         self.adopt(&pick(&data.results), &results[..own]);
         if ahead {
             self.set_ring([results[own], results[own + 1]]);
         }
-        if deferred {
+        if products > 0 {
             let any = self.value(Opcode::Cmp, [low, high], [Cmp::Lt.into()], Type::BOOL);
             self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
-            self.release(results[own + 2], Some(any));
+            if deferred {
+                self.release(results[own + 2], Some(any));
+            }
+            self.end_sums(data, &places, any);
         }
-        self.end_sums(data, &places);
         Ok(())
+    }
+
+    /// What was under way before a loop; a round of it may follow another.
+    fn enter_loop(&mut self, data: &OpData) -> State {
+        let before = self.scratch.state();
+        let mut ops = Vec::new();
+        data.regions.iter().for_each(|&region| self.source.walk_region(region, &mut ops));
+        let touched = ops.into_iter().filter_map(|op| {
+            let data = self.source.op(op);
+            let access = data.info().effects.accesses.first()?;
+            let root = self.root(data.operands[0]);
+            Some(Touched { root, writes: access.kind != AccessKind::Read, place: None })
+        });
+        let touched = touched.collect();
+        self.scratch.enter_loop(touched);
+        before
+    }
+
+    /// The loop may have had no round at all.
+    fn leave_loop(&mut self, before: State) {
+        let after = self.scratch.state();
+        self.scratch.join(vec![before, after]);
+    }
+
+    /// The parameter that a pointer was made from, if it is known.
+    fn root(&self, pointer: Value) -> Option<Value> {
+        match self.source.value(pointer).def {
+            Def::Arg(region, _) => (region == self.source.body()).then_some(pointer),
+            Def::Result(op, _) => {
+                let data = self.source.op(op);
+                (data.code == Opcode::PtrAdd).then(|| self.root(data.operands[0])).flatten()
+            }
+        }
     }
 
     fn while_loop(&mut self, data: &OpData) -> Result<()> {
@@ -612,7 +651,7 @@ impl Lowering<'_> {
         let operands = self.flatten_all(&operands, &carried);
         let types = self.flat_types(&self.carried(&data.results));
         let op = self.push(Opcode::While, operands, data.attrs.to_vec(), types);
-        self.scratch.enter_loop();
+        let before = self.enter_loop(data);
         let region = self.builder.open(op);
         self.arguments(test, region);
         self.region(test)?;
@@ -628,6 +667,7 @@ impl Lowering<'_> {
             let end = this.carried(&this.end_of(body));
             Ok(this.flatten_all(&end, &carried))
         })?;
+        self.leave_loop(before);
         let results = self.builder.func.op(op).results.to_vec();
         self.adopt(&self.carried(&data.results), &results);
         Ok(())

@@ -17,8 +17,8 @@ use tilewright_hardware::{
     Arch, Group, Major, MatrixDescriptor, SwizzleMode, TensorMapSpec, TileBoxes, mma, smem_tile,
 };
 use tilewright_ir::{
-    Align, Axes, Bytes, Cmp, Element, Flags, Func, Op, OpData, Opcode, Rank, Region, Space, Type, Uses,
-    Value, Warps,
+    AccessKind, Align, Axes, Bytes, Cmp, Element, Flags, Func, Op, OpData, Opcode, Rank, Region, Space, Type,
+    Uses, Value, Warps,
 };
 use tilewright_layout::Composed;
 use tilewright_passes::Alignment;
@@ -177,7 +177,14 @@ impl Pipeline {
         let body = &func.region(func.body()).args;
         let is_parameter = |value: &Value| body.contains(value);
         let known = |value: &Value| is_parameter(value) || constant(func, *value).is_some();
+        // What the program itself writes may be there only later.
+        let written = func.walk().into_iter().any(|op| {
+            let other = func.op(op);
+            let writes = other.info().effects.accesses.iter().any(|access| access.kind != AccessKind::Read);
+            writes && other.operands.first().is_some_and(|p| *p == data.operands[0] || !is_parameter(p))
+        });
         let from_host = is_parameter(&data.operands[0])
+            && !written
             && parts.extents.iter().chain(parts.strides).all(known)
             && constant(func, *pad).is_some_and(|bits| bits == 0);
         if shape.rank() != 2 || !aligned || !from_host {
@@ -425,8 +432,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Starts `place += a * b` from the slot, and closes the group of multiplications.
-    pub(super) fn multiply_staged(&mut self, product: Product, places: &[Value]) {
+    /// Starts `place += a * b` from the slot (without `add`, `place = a * b`), and closes the group of multiplications.
+    pub(super) fn multiply_staged(&mut self, product: Product, places: &[Value], add: Option<Value>) {
         let Some(ring) = self.ring else { return };
         let (left, right) =
             (self.pipeline.loads[&product.left].clone(), self.pipeline.loads[&product.right].clone());
@@ -464,11 +471,12 @@ impl Lowering<'_> {
         };
         let yes = self.constant(Type::BOOL, 1);
         self.push(Opcode::WgmmaFence, [], [], []);
-        for (&deep_a, &deep_b) in of_a.k_offsets.iter().zip(&of_b.k_offsets) {
+        for (i, (&deep_a, &deep_b)) in of_a.k_offsets.iter().zip(&of_b.k_offsets).enumerate() {
+            let add = add.filter(|_| i == 0).unwrap_or(yes);
             let right = self.advanced(b, deep_b);
             for (row, &place) in places.iter().enumerate() {
                 let left = self.advanced(a, of_a.row_offsets[row] + deep_a);
-                self.push(Opcode::Wgmma, [place, left, right, yes], [id.into(), flags.into()], []);
+                self.push(Opcode::Wgmma, [place, left, right, add], [id.into(), flags.into()], []);
             }
         }
         self.push(Opcode::WgmmaCommit, [], [], []);

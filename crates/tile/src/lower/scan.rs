@@ -31,7 +31,7 @@ impl Course {
             own.map(|(_, weight, digit)| (weight, digit)).collect::<Vec<_>>()
         };
         let (lanes, warps, blocks) = (along(Holder::Lane), along(Holder::Warp), along(Holder::Block));
-        if lanes.len() > 1 || warps.len() > 1 || !blocks.is_empty() {
+        if lanes.len() > 1 || warps.len() > 1 || blocks.len() > 1 {
             return None;
         }
         let (lanes, warps) = (lanes.first().copied(), warps.first().copied());
@@ -49,25 +49,40 @@ impl Course {
             end *= digit.1.extent;
         }
         dense &= high.iter().all(|d| d.stride >= end);
+        // Blocks come after everything that a thread holds.
+        let reach = high.iter().map(|d| d.stride * d.extent).max().unwrap_or(end);
+        dense &= blocks.iter().all(|(_, d)| d.stride >= reach);
         dense.then_some(Course { lanes, warps, run: run as usize })
     }
 }
 
 impl Lowering<'_> {
+    /// Exchanges tiles for a layout that runs along an axis in order, if theirs does not; gives the registers of a run.
+    pub(super) fn in_order(&mut self, data: &OpData, tiles: &mut Vec<Tile>, axis: usize) -> usize {
+        if Course::of(&tiles[0].layout, axis).is_none() {
+            self.put_in_order(data, tiles, axis);
+        }
+        Course::of(&tiles[0].layout, axis).map_or(1, |course| course.run)
+    }
+
+    fn put_in_order(&mut self, data: &OpData, tiles: &mut Vec<Tile>, axis: usize) {
+        let layout = Rc::new(ordered(tiles[0].layout.shape, axis, self.team()));
+        let elements: Vec<_> = data.operands.iter().map(|&v| self.element(v)).collect();
+        let each = std::mem::take(tiles).into_iter().zip(elements);
+        *tiles = each.map(|(tile, element)| self.convert(tile, &layout, element)).collect();
+    }
+
     pub(super) fn scan(&mut self, data: &OpData) {
         let axis = data.get::<Axis>().map_or(0, |Axis(axis)| usize::from(axis));
         let reverse = data.flags().has(Flags::REVERSE);
         let mut tiles = self.operands_together(data);
-        let mut course = Course::of(&tiles[0].layout, axis);
-        if course.is_none() {
-            let layout = Rc::new(ordered(tiles[0].layout.shape, axis, self.team()));
-            course = Course::of(&layout, axis);
-            let elements: Vec<_> = data.operands.iter().map(|&v| self.element(v)).collect();
-            tiles = tiles.into_iter().zip(elements).map(|(tile, e)| self.convert(tile, &layout, e)).collect();
+        let blocks = tiles[0].layout.digits(Holder::Block).iter().any(|d| d.axis == Some(axis));
+        if blocks || Course::of(&tiles[0].layout, axis).is_none() {
+            self.put_in_order(data, &mut tiles, axis);
         }
         let layout = tiles[0].layout.clone();
-        // `ordered` is in order by construction.
-        let Some(course) = course else { return };
+        // They are in order now.
+        let Some(course) = Course::of(&layout, axis) else { return };
         let with = self.combiner(data);
         let lines = self.lines(&layout, axis);
         let mut results: Vec<Vec<Value>> = tiles.iter().map(|tile| tile.registers.clone()).collect();
