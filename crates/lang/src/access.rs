@@ -7,6 +7,8 @@ use std::collections::HashSet;
 
 use tilewright_ir::{AccessKind, Func, Op, Opcode, Type, Value};
 
+use crate::trace::Partition;
+
 /// How memory is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Uses {
@@ -14,12 +16,8 @@ pub(crate) struct Uses {
     pub(crate) writes: bool,
 }
 
-/// For each pointer among the parameters how the memory behind it is used.
-pub(crate) fn of_pointers(func: &Func, pointers: impl Iterator<Item = Value>) -> Vec<Uses> {
-    pointers.map(|pointer| of_pointer(func, pointer)).collect()
-}
-
-fn of_pointer(func: &Func, pointer: Value) -> Uses {
+/// How the memory behind a pointer among the parameters is used.
+pub(crate) fn of_pointer(func: &Func, pointer: Value) -> Uses {
     let ops = func.walk();
     let derived = derived(func, &ops, pointer);
     let mut uses = Uses::default();
@@ -37,6 +35,26 @@ fn of_pointer(func: &Func, pointer: Value) -> Uses {
         }
     }
     uses
+}
+
+/// An op that may write to a view elsewhere than to the tiles of its partition.
+pub(crate) fn stray_store(func: &Func, pointer: Value, partition: &Partition) -> Option<Op> {
+    let ops = func.walk();
+    let derived = derived(func, &ops, pointer);
+    let rank = partition.tile.len();
+    let is_stray = |&op: &Op| {
+        let data = func.op(op);
+        let is_derived = |operand: usize| data.operands.get(operand).is_some_and(|v| derived.contains(v));
+        let mut accesses = data.info().effects.accesses.iter();
+        let writes = accesses.any(|a| a.kind != AccessKind::Read && is_derived(usize::from(a.operand)))
+            || data.code == Opcode::PtrToInt && is_derived(0);
+        let own = data.code == Opcode::TileStore
+            && data.operands[0] == pointer
+            && func.ty(data.operands[1]).shape().is_some_and(|shape| *shape.extents() == *partition.tile)
+            && partition.starts.iter().any(|starts| data.operands.get(2..2 + rank) == Some(starts));
+        writes && !own
+    };
+    ops.iter().copied().find(is_stray)
 }
 
 /// The values that may be this pointer, moved or not.

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use tilewright_hardware::TensorMapSpec;
-use tilewright_ir::{Element as Kind, Func, Launch, Module, Type, Value, verify};
+use tilewright_ir::{Diagnostic, Element as Kind, Func, Launch, Module, Type, Value, verify};
 
 use crate::Error;
 use crate::access;
@@ -113,6 +113,37 @@ pub struct ViewInfo {
     pub writes: bool,
     /// The axes along which the kernel relies on a stride of 1.
     pub unit_strides: Vec<bool>,
+    /// The extents of the tile that each program has of it, if the kernel says so with [`View::partition`](crate::tile::View::partition).
+    pub partition: Option<Vec<u32>>,
+}
+
+impl ViewInfo {
+    /// The grid of programs for a tensor of these extents: one for each tile of the partition. None if the view has no partition, or not as
+    /// many dimensions, or there are 2^32 tiles along an axis of the grid.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    ///
+    /// #[kernel]
+    /// fn clear(x: View<f32, 4>) {
+    ///     x.partition([1, 2, 16, 64]).store(0f32);
+    /// }
+    ///
+    /// let kernel = clear::stage()?;
+    /// assert_eq!(kernel.views()[0].grid(&[3, 5, 33, 64]), Some([9, 3, 1]));
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[must_use]
+    pub fn grid(&self, extents: &[u64]) -> Option<[u32; 3]> {
+        let tile = self.partition.as_ref().filter(|tile| tile.len() == extents.len())?;
+        let mut blocks =
+            extents.iter().zip(tile).map(|(extent, &tile)| extent.div_ceil(u64::from(tile.max(1))));
+        // As `View::partition` has it: the last two of three or more axes have ids of their own.
+        let shared = tile.len().saturating_sub(2).max(1);
+        let first = blocks.by_ref().take(shared).try_fold(1u64, u64::checked_mul)?;
+        let count = |blocks: u64| u32::try_from(blocks).ok();
+        Some([count(first)?, count(blocks.next().unwrap_or(1))?, count(blocks.next().unwrap_or(1))?])
+    }
 }
 
 /// Runs `body` as the kernel's code and checks the result.
@@ -139,12 +170,24 @@ pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Result<Kernel, Error> {
     let maps = tracer.maps.into_iter().filter_map(|(value, spec)| Some((name_of(value)?, spec))).collect();
     let elements: Vec<(String, Kind)> =
         tracer.elements.into_iter().filter_map(|(value, of)| Some((name_of(value)?, of))).collect();
-    let accesses = access::of_pointers(&func, tracer.views.iter().map(|&(pointer, _)| pointer));
-    let views = tracer.views.into_iter().zip(accesses).filter_map(|((pointer, unit_strides), access)| {
-        let name = name_of(pointer)?;
+    let strays = tracer.views.iter().filter_map(|view| {
+        let op = access::stray_store(&func, view.pointer, view.partition.as_ref()?)?;
+        let message = format!(
+            "`{}` is stored to outside of its partition; store to the tile of `partition` only, or do not partition the view",
+            name_of(view.pointer).unwrap_or_default()
+        );
+        Some(Diagnostic::new(message, func.op(op).loc, &func.locations))
+    });
+    let strays: Vec<Diagnostic> = strays.collect();
+    if !strays.is_empty() {
+        return Err(Error { kernel: name.to_owned(), diagnostics: strays });
+    }
+    let views = tracer.views.into_iter().filter_map(|view| {
+        let name = name_of(view.pointer)?;
         let &(_, element) = elements.iter().find(|(of, _)| *of == name)?;
-        let rank = unit_strides.len();
-        Some(ViewInfo { name, element, rank, reads: access.reads, writes: access.writes, unit_strides })
+        let access::Uses { reads, writes } = access::of_pointer(&func, view.pointer);
+        let (rank, partition) = (view.extents.len(), view.partition.map(|partition| partition.tile));
+        Some(ViewInfo { name, element, rank, reads, writes, unit_strides: view.unit_strides, partition })
     });
     let views = views.collect();
     Ok(Kernel { func, maps, elements, views })

@@ -25,8 +25,26 @@ pub(crate) struct Tracer {
     pub(crate) maps: Vec<(Value, TensorMapSpec)>,
     /// What parameters point to.
     pub(crate) elements: Vec<(Value, Element)>,
-    /// The pointers of parameters that are views, and along which axes their strides are promised to be 1.
-    pub(crate) views: Vec<(Value, Vec<bool>)>,
+    /// The parameters that are views.
+    pub(crate) views: Vec<ViewParameter>,
+}
+
+/// A parameter that is a view.
+#[derive(Debug)]
+pub(crate) struct ViewParameter {
+    pub(crate) pointer: Value,
+    pub(crate) extents: Vec<Value>,
+    /// Along which axes the stride is promised to be 1.
+    pub(crate) unit_strides: Vec<bool>,
+    pub(crate) partition: Option<Partition>,
+}
+
+/// How programs share a view among themselves.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) tile: Vec<u32>,
+    /// Where the tile of this program begins, each time that the kernel asked.
+    pub(crate) starts: Vec<Vec<Value>>,
 }
 
 thread_local! {

@@ -3,12 +3,13 @@
 use tilewright_ir::{Attr, Cache, Evict, Opcode, Type, Value};
 
 use super::position::{Position, TileCoordinate};
+use super::program::{grouped_order, program_id};
 use super::value::{Tile, TileOperand, axis_of, grown, shape_of};
 use crate::element::Element;
 use crate::kernel::{Argument, declare, declare_memory};
 use crate::memory::Global;
 use crate::stage::Carry;
-use crate::trace;
+use crate::trace::{self, Partition, ViewParameter};
 use crate::value::{Operand, Val};
 
 /// A tensor of `R` dimensions in global memory: a pointer, how far it extends along each axis, and the distances of neighbours along
@@ -75,7 +76,13 @@ impl<T: Element, const R: usize> Argument for View<T, R> {
         let ptr = Global::of(declare_memory::<T>(name, ty, T::ELEMENT.bytes()));
         let extents = std::array::from_fn(|i| Val::of(declare(&format!("{name}_extent{i}"), Type::U32, 0)));
         let strides = std::array::from_fn(|i| Val::of(declare(&format!("{name}_stride{i}"), Type::I64, 0)));
-        trace::with(|t| t.views.push((ptr.id, vec![false; R])));
+        let parameter = ViewParameter {
+            pointer: ptr.id,
+            extents: extents.iter().map(|extent: &Val<u32>| extent.id).collect(),
+            unit_strides: vec![false; R],
+            partition: None,
+        };
+        trace::with(|t| t.views.push(parameter));
         View { ptr, extents, strides }
     }
 }
@@ -213,6 +220,80 @@ impl<T: Element, const R: usize> View<T, R> {
         }
     }
 
+    /// Works on what is noted of this view, if it is a parameter as it was declared: whole, and with its axes in order.
+    fn with_parameter<U>(self, work: impl FnOnce(&mut ViewParameter) -> U) -> Option<U> {
+        let same = |view: &ViewParameter| {
+            view.pointer == self.ptr.id
+                && view.extents.iter().copied().eq(self.extents.map(|extent| extent.id))
+        };
+        trace::with(|t| t.views.iter_mut().find(|view| same(view)).map(work))
+    }
+
+    /// The tile that belongs to this program when the view is cut into tiles of these extents and each program gets one: along axis 0 the
+    /// one with the number [`program_id`]`(0)`, along axis 1 that of `program_id(1)`, and so on. In more than three dimensions the last two
+    /// axes have ids 1 and 2, and all before them share id 0.
+    ///
+    /// The host finds the partition in [`Kernel::views`](crate::Kernel::views), and knows how many programs to run. A view that is stored to
+    /// through its partition is stored to nowhere else, which is checked here: each element of it is written by one program, and no two are
+    /// in each other's way. What a program *reads* of a view that others write is up to the kernel. All partitions of one view have the same
+    /// tile, and those of several views the same number of tiles at launch.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    ///
+    /// #[kernel]
+    /// fn add(x: View<f32, 2>, y: View<f32, 2>, out: View<f32, 2>) {
+    ///     let [x, y] = [x, y].map(|view| view.partition([16, 128]).load());
+    ///     out.partition([16, 128]).store(x + y);
+    /// }
+    ///
+    /// let kernel = add::stage()?;
+    /// assert_eq!(kernel.views()[2].partition, Some(vec![16, 128]));
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn partition(self, tile: [u32; R]) -> Place<T, R> {
+        trace::here();
+        // The axes that share id 0: all but the last two, and at least one.
+        let shared = R.saturating_sub(2).max(1);
+        let boxes = self.tile(tile);
+        let mut index = [program_id(0); R];
+        for axis in (1..shared).rev() {
+            let blocks = self.extents[axis].div_ceil(boxes.shape[axis]);
+            (index[axis], index[0]) = (index[0] % blocks, index[0] / blocks);
+        }
+        for (id, index) in (1..).zip(index.iter_mut().skip(shared)) {
+            *index = program_id(id);
+        }
+        self.own(boxes, index)
+    }
+
+    /// Notes that a box is that of this program.
+    #[track_caller]
+    fn own(self, boxes: TileRef<T, R>, index: [Val<u32>; R]) -> Place<T, R> {
+        let place = boxes.block(index);
+        let starts = place.starts.map(|start| start.id).to_vec();
+        let other = self.with_parameter(|view| {
+            let partition = view
+                .partition
+                .get_or_insert_with(|| Partition { tile: boxes.shape.to_vec(), starts: Vec::new() });
+            partition.starts.push(starts);
+            (partition.tile != boxes.shape).then(|| partition.tile.clone())
+        });
+        match other {
+            None => trace::error(
+                "`partition` of a view that is no parameter; call it on the parameter itself, or use `tile` and `block`",
+            ),
+            Some(Some(other)) => trace::error(format!(
+                "a partition into tiles of {:?}, and another of the same view into {other:?}; expected the same tiles",
+                boxes.shape
+            )),
+            Some(None) => {}
+        }
+        place
+    }
+
     /// Promises that this parameter's address is a multiple of `bytes`. The host checks it at launch.
     #[must_use]
     #[track_caller]
@@ -227,12 +308,8 @@ impl<T: Element, const R: usize> View<T, R> {
     pub fn unit_stride(self, axis: i32) -> Self {
         trace::here();
         let Some(axis) = axis_of(axis, R) else { return self };
-        // As a parameter, a view has its axes in the order in which it was declared.
-        let known = trace::with(|t| match t.views.iter_mut().find(|(ptr, _)| *ptr == self.ptr.id) {
-            Some((_, unit)) => unit.get_mut(axis).map(|unit| *unit = true).is_some(),
-            None => false,
-        });
-        if !known {
+        let known = self.with_parameter(|view| view.unit_strides[axis] = true);
+        if known.is_none() {
             trace::error("`unit_stride` is a promise about a parameter; call it on the parameter itself");
             return self;
         }
@@ -324,6 +401,39 @@ fewer_dimensions! {
     3 to 2;
     4 to 3;
     5 to 4;
+}
+
+impl<T: Element> View<T, 2> {
+    /// Like [`partition`](View::partition), but programs go over the tiles [`group` rows at a time](grouped_order): those that run together
+    /// share rows and columns of the factors of a product. [`Place::start`] says which tile a program has.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    ///
+    /// #[kernel]
+    /// fn matmul(a: View<bf16, 2>, b: View<bf16, 2>, c: View<bf16, 2>, m: u32, n: u32, k: u32) {
+    ///     let own = c.partition_grouped([m, n], 8);
+    ///     let mut acc = Tile::<f32>::zeros([m, n]);
+    ///     for step in 0..a.extent(1).div_ceil(k) {
+    ///         let a = a.tile([m, k]).at((own.start(0), step * k)).load();
+    ///         acc = dot(a, b.tile([k, n]).at((step * k, own.start(1))).load(), acc);
+    ///     }
+    ///     own.store(acc.cast());
+    /// }
+    /// matmul::stage(128, 128, 64)?;
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn partition_grouped(self, tile: [u32; 2], group: u32) -> Place<T, 2> {
+        trace::here();
+        let boxes = self.tile(tile);
+        let (rows, columns) = (boxes.blocks(0), boxes.blocks(1));
+        // Programs begin in the order of their first id.
+        let index = program_id(1) * rows + program_id(0);
+        let (i, j) = grouped_order(index, rows, columns, group);
+        self.own(boxes, [i, j])
+    }
 }
 
 /// A box of certain extents somewhere in a view: [`View::tile`].
@@ -476,7 +586,17 @@ impl<T: Element, const R: usize> Place<T, R> {
         trace::effect(Opcode::TileStore, operands, self.attrs());
     }
 
-    /// Where the box starts, for masks: the position of each element along an axis, counted from the start of the view.
+    /// Where the box starts along an axis, counted from the start of the view.
+    #[must_use]
+    #[track_caller]
+    pub fn start(self, axis: i32) -> Val<i32> {
+        match axis_of(axis, R) {
+            Some(axis) => self.starts[axis],
+            None => 0.val(),
+        }
+    }
+
+    /// Where the elements of the box are, for masks: the position of each element along an axis, counted from the start of the view.
     #[must_use]
     #[track_caller]
     pub fn positions(self, axis: i32) -> Tile<i32> {

@@ -245,24 +245,39 @@ impl Program {
         &self.func
     }
 
-    /// Runs a program for each place of a grid, with one argument for each parameter.
+    /// Runs a program for each place of a grid, with one argument for each parameter. Arguments after those must be memory; no parameter
+    /// is theirs, but others can point [into](Argument::Within) them.
     ///
     /// # Errors
     /// If arguments do not fit, or a program goes wrong. What was stored until then stays.
     pub fn run(&self, grid: [u32; 3], arguments: &mut [Argument<'_>]) -> Result<(), InterpError> {
         let params = self.func.region(self.func.body()).args.clone();
-        if params.len() != arguments.len() {
+        if params.len() > arguments.len() {
             return Err(InterpError::Count {
                 name: self.func.name.clone(),
                 expected: params.len(),
                 found: arguments.len(),
             });
         }
+        let given_count = arguments.len();
         let mut memory = Memory::default();
         let mut words = vec![0; arguments.len()];
         let mut bases = vec![None; arguments.len()];
-        let mut within = Vec::new();
+        let mut within: Vec<(usize, usize, u64)> = Vec::new();
         for (i, given) in arguments.iter_mut().enumerate() {
+            if i >= params.len() {
+                // Messages name the parameter that leads there.
+                let named = within.iter().find(|&&(_, argument, _)| argument == i).map(|&(named, ..)| named);
+                bases[i] = named.and_then(|named| memory.add(named, given));
+                if bases[i].is_none() {
+                    return Err(InterpError::Count {
+                        name: self.func.name.clone(),
+                        expected: params.len(),
+                        found: given_count,
+                    });
+                }
+                continue;
+            }
             let promise = u64::from(self.func.params[i].align.max(1));
             match (self.func.ty(params[i]), &*given) {
                 (Type::Scalar(element), &Argument::Scalar(Constant(bits))) => {

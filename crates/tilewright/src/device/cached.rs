@@ -9,17 +9,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tilewright_cuda::KernelCache;
 
 use super::DeviceError;
-use super::kernel::Body;
 
 /// What can name a kernel in the cache of a device: anything that can be compared and sent to other threads.
 pub trait CacheKey: Hash + Eq + Clone + Send + Sync + 'static {}
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> CacheKey for K {}
 
-/// One cache for each type of key.
+/// One cache for each type of key and of what it names.
 #[derive(Default)]
 pub(super) struct Kernels {
-    by_type: RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    by_type: RwLock<HashMap<(TypeId, TypeId), Arc<dyn Any + Send + Sync>>>,
 }
 
 impl fmt::Debug for Kernels {
@@ -29,22 +28,22 @@ impl fmt::Debug for Kernels {
 }
 
 impl Kernels {
-    /// The kernel of this key, made if there is none.
-    pub(super) fn get<K: CacheKey>(
+    /// The kernel or program of this key, made if there is none.
+    pub(super) fn get<K: CacheKey, V: Send + Sync + 'static>(
         &self,
         key: &K,
-        make: impl FnOnce() -> Result<Body, DeviceError>,
-    ) -> Result<Arc<Body>, DeviceError> {
+        make: impl FnOnce() -> Result<V, DeviceError>,
+    ) -> Result<Arc<V>, DeviceError> {
         // Not under the lock: what is made may itself ask for a kernel.
-        self.of::<K>().get_or_try_insert_with(key, make)
+        self.of::<K, V>().get_or_try_insert_with(key, make)
     }
 
-    fn of<K: CacheKey>(&self) -> Arc<KernelCache<K, Body>> {
-        let ty = TypeId::of::<K>();
+    fn of<K: CacheKey, V: Send + Sync + 'static>(&self) -> Arc<KernelCache<K, V>> {
+        let ty = (TypeId::of::<K>(), TypeId::of::<V>());
         let known = self.by_type.read().unwrap_or_else(PoisonError::into_inner).get(&ty).cloned();
         let cache = known.unwrap_or_else(|| {
             let mut all = self.by_type.write().unwrap_or_else(PoisonError::into_inner);
-            all.entry(ty).or_insert_with(|| Arc::new(KernelCache::<K, Body>::new())).clone()
+            all.entry(ty).or_insert_with(|| Arc::new(KernelCache::<K, V>::new())).clone()
         });
         // What lies under a type's name is of that type: it is put there two lines above, and nowhere else.
         cache.downcast().unwrap_or_default()

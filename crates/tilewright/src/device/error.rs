@@ -4,6 +4,7 @@ use tilewright_compiler::CompileError;
 use tilewright_cuda::CudaError;
 use tilewright_hardware::{Arch, Element, HardwareError};
 use tilewright_sim::{Finding, SimError};
+use tilewright_tile::interp::InterpError;
 
 /// Why a device refuses.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,76 @@ pub enum DeviceError {
         found: String,
         /// What would do.
         expected: String,
+    },
+    /// A kernel of the tile level where one for threads belongs.
+    #[error(
+        "kernel `{kernel}` works on tiles: found `Device::compile` or `cached`, expected `Device::program` or `cached_program`"
+    )]
+    TileKernel {
+        /// The kernel.
+        kernel: String,
+    },
+    /// A kernel for threads where one of the tile level belongs.
+    #[error(
+        "kernel `{kernel}` has no tiles: found `Device::program` or `cached_program`, expected `Device::compile` or `cached`"
+    )]
+    ThreadKernel {
+        /// The kernel.
+        kernel: String,
+    },
+    /// A program on the CPU went wrong.
+    #[error(transparent)]
+    Interpreter(#[from] InterpError),
+    /// Two views of a launch share elements of which some are written.
+    #[error(
+        "arguments `{written}` and `{other}` of kernel `{kernel}` overlap in memory: found {found}, expected views that share no element, \
+         or for a kernel in place the very same view twice, once to read and once to write"
+    )]
+    Overlap {
+        /// The kernel.
+        kernel: String,
+        /// The parameter that is written.
+        written: String,
+        /// The parameter that overlaps it.
+        other: String,
+        /// The two views.
+        found: String,
+    },
+    /// A grid that is not known, or cannot be.
+    #[error("the grid of kernel `{kernel}`: found {found}, expected {expected}")]
+    Grid {
+        /// The kernel.
+        kernel: String,
+        /// What was found.
+        found: String,
+        /// What would do.
+        expected: String,
+    },
+    /// An axis of a view that a kernel does not have.
+    #[error("axis {axis} of view `{view}` of kernel `{kernel}`: found no such axis, expected one of {known}")]
+    NoAxis {
+        /// The kernel.
+        kernel: String,
+        /// The view.
+        view: String,
+        /// The axis.
+        axis: usize,
+        /// What views there are.
+        known: String,
+    },
+    /// A part of a view that it does not have.
+    #[error(
+        "a slice of a view: found {start} to {end} along axis {axis}, expected a range inside of {extents:?}"
+    )]
+    ViewSlice {
+        /// The axis.
+        axis: usize,
+        /// The first index.
+        start: usize,
+        /// Behind the last.
+        end: usize,
+        /// Extents of the view.
+        extents: Vec<u64>,
     },
     /// The block is not known.
     #[error("kernel `{kernel}` does not say how many threads a block has; give the number with `with_block`")]

@@ -107,7 +107,8 @@ impl Gpu {
                 Memory::Host(_) => Err(DeviceError::OtherDevice),
             },
             Passed::Map(_, Map::Gpu(map), _) => Ok((&**map).into()),
-            Passed::Map(_, Map::Host(_), _) => Err(DeviceError::OtherDevice),
+            // Views are a program's, which has made pointers and numbers of them.
+            Passed::Map(_, Map::Host(_), _) | Passed::View(_) => Err(DeviceError::OtherDevice),
         });
         let arguments: Vec<Arg<'_>> = arguments.collect::<Result<_, DeviceError>>()?;
         Ok(kernel.launch(&self.stream, config, arguments.as_slice())?)

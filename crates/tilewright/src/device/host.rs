@@ -72,7 +72,8 @@ impl Host {
                 Memory::Gpu(_) => Err(DeviceError::OtherDevice),
             },
             Passed::Map(_, Map::Host(map), _) => Ok(Arg::TensorMap((**map).clone())),
-            Passed::Map(_, Map::Gpu(_), _) => Err(DeviceError::OtherDevice),
+            // Views are a program's, which has made pointers and numbers of them.
+            Passed::Map(_, Map::Gpu(_), _) | Passed::View(_) => Err(DeviceError::OtherDevice),
         });
         let arguments: Vec<Arg> = arguments.collect::<Result<_, _>>()?;
         Ok(self.lock().launch(module, name, launch, &arguments)?)
@@ -96,6 +97,11 @@ impl HostMemory {
 
     pub(super) fn address(&self) -> u64 {
         self.place.address()
+    }
+
+    /// All of it.
+    pub(super) fn place(&self) -> tilewright_sim::Buffer {
+        self.place
     }
 
     /// A part of it, which is inside: that is the buffers' part.

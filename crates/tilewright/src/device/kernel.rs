@@ -84,7 +84,7 @@ pub(super) enum Needs {
 }
 
 impl Needs {
-    fn of(ty: Type, bytes: u32) -> Needs {
+    pub(super) fn of(ty: Type, bytes: u32) -> Needs {
         match ty {
             Type::Pointer(Space::Global | Space::Generic) => Needs::Buffer(None),
             Type::Scalar(element) => Needs::Number(element),
@@ -106,7 +106,7 @@ impl Needs {
         }
     }
 
-    fn takes(&self, passed: &Passed<'_>) -> bool {
+    pub(super) fn takes(&self, passed: &Passed<'_>) -> bool {
         match (self, passed) {
             (Needs::Buffer(needed), Passed::Buffer(given, ..)) => {
                 needed.is_none_or(|needed| needed == *given)
@@ -125,7 +125,7 @@ impl Needs {
                 };
                 shape(needed) == shape(given)
             }
-            (Needs::Bytes(bytes), passed) => *bytes == passed.bytes(),
+            (Needs::Bytes(bytes), passed) => !matches!(passed, Passed::View(_)) && *bytes == passed.bytes(),
             _ => false,
         }
     }
@@ -285,6 +285,30 @@ impl Body {
         Body::compiled(&loaded, compiled, parameters.collect())
     }
 
+    /// Launches it with arguments that were checked, in the shape that it was compiled for.
+    pub(super) fn launch(&self, grid: [u32; 3], passed: &[Passed<'_>]) -> Result<Report, DeviceError> {
+        let block = self.block.ok_or_else(|| DeviceError::NoBlock { kernel: self.name.to_string() })?;
+        let launch = Launch { grid, block, cluster: self.cluster, shared_bytes: self.shared_bytes };
+        self.enqueue(&launch, self.overlaps, passed)
+    }
+
+    fn enqueue(&self, launch: &Launch, overlaps: bool, passed: &[Passed<'_>]) -> Result<Report, DeviceError> {
+        let name = self.name.clone();
+        match &self.entry {
+            Entry::Host(host, module) => {
+                let report = host.launch((module, &name), launch, passed)?;
+                Ok(Report::simulated(name, report))
+            }
+            Entry::Gpu(gpu, kernel) => {
+                let config = LaunchConfig::new(launch.grid, launch.block).shared(launch.shared_bytes);
+                let config = launch.cluster.map_or(config, |cluster| config.cluster(cluster));
+                let config = if overlaps { config.programmatic() } else { config };
+                gpu.launch(kernel, &config, passed)?;
+                Ok(Report::enqueued(name, gpu.clone()))
+            }
+        }
+    }
+
     /// A kernel of a pack: machine code for this GPU if the pack has it, else PTX.
     pub(super) fn packed(device: &Device, pack: &Pack<'_>, name: &str) -> Result<Body, DeviceError> {
         let (loaded, packed) = match device.backend() {
@@ -436,20 +460,8 @@ impl Kernel {
                 return Err(DeviceError::Fixed { kernel: self.name().to_owned(), what, found, expected });
             }
         }
-        let (name, grid, shared_bytes) = (self.body.name.clone(), grid.0, self.shared_bytes);
-        match &self.body.entry {
-            Entry::Host(host, module) => {
-                let launch = Launch { grid, block, cluster: self.cluster(), shared_bytes };
-                Ok(Report::simulated(name, host.launch((module, self.name()), &launch, passed)?))
-            }
-            Entry::Gpu(gpu, kernel) => {
-                let config = LaunchConfig::new(grid, block).shared(shared_bytes);
-                let config = self.cluster().map_or(config, |cluster| config.cluster(cluster));
-                let config = if self.overlaps { config.programmatic() } else { config };
-                gpu.launch(kernel, &config, passed)?;
-                Ok(Report::enqueued(name, gpu.clone()))
-            }
-        }
+        let launch = Launch { grid: grid.0, block, cluster: self.cluster(), shared_bytes: self.shared_bytes };
+        self.body.enqueue(&launch, self.overlaps, passed)
     }
 
     pub(super) fn parameters(&self) -> &[Parameter] {

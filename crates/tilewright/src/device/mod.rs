@@ -86,8 +86,10 @@ mod error;
 mod gpu;
 mod host;
 mod kernel;
+mod program;
 mod report;
 mod value;
+mod view;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -108,11 +110,14 @@ use host::Host;
 pub use host::simulated_map;
 use kernel::Body;
 pub use kernel::{Code, Kernel, Module};
+pub use program::{Program, Variant};
 pub use report::Report;
 pub use tilewright_cuda::Dim3;
 pub use tilewright_sim::Options;
+pub use tilewright_tile::Fact;
 pub use value::{Argument, Item};
 use value::{Map, Memory};
+pub use view::BufferView;
 
 /// What a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -416,7 +421,7 @@ impl Device {
         Ok(Kernel::new(self, Arc::new(Body::packed(self, pack, name)?)))
     }
 
-    /// Compiles a staged kernel for this device and loads it. Reports name lines of the Rust source. What a GPU's driver makes of it is
+    /// Compiles a staged kernel for this device and loads it; kernels on tiles are [programs](Device::program). Reports name lines of the Rust source. What a GPU's driver makes of it is
     /// kept in the [cache on disk](crate::cuda::DiskCache).
     ///
     /// # Errors
@@ -478,8 +483,65 @@ impl Device {
     }
 
     fn body(&self, kernel: &tilewright_lang::Kernel, compiler: Compiler) -> Result<Body, DeviceError> {
+        if kernel.func().is_tile_level() {
+            return Err(DeviceError::TileKernel { kernel: kernel.name().to_owned() });
+        }
         let build = compiler.compile(kernel.func())?;
         Body::staged(self, kernel, &build.code)
+    }
+
+    /// A kernel on tiles, ready to be launched. It is compiled when it is launched, once for each set of facts about its arguments that make
+    /// a difference; on the [CPU](Device::cpu) it is interpreted. [`Program`] has the details.
+    ///
+    /// ```
+    /// use tilewright::lang::tile::prelude::*;
+    /// use tilewright::prelude::{Device, kernel};
+    ///
+    /// #[kernel]
+    /// fn softmax(x: View<f32, 2>, out: View<f32, 2>, columns: u32) {
+    ///     let x = x.partition([1, columns]).load_or(f32::NEG_INFINITY);
+    ///     let e = (x - x.max(1)).exp();
+    ///     out.partition([1, columns]).store(e / e.sum(1));
+    /// }
+    ///
+    /// let device = Device::best();
+    /// let softmax = device.program(&softmax::stage(128)?)?;
+    /// let (x, out) = (device.upload(&[1.0f32; 3 * 100])?, device.alloc::<f32>(3 * 100)?);
+    /// softmax.run(&[&x.view([3, 100]), &out.view([3, 100])])?;
+    /// assert!(out.to_vec()?.iter().all(|y| (y - 0.01).abs() < 1e-6));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If it is a kernel for threads, which [`Device::compile`] takes, or the CPU cannot interpret it.
+    pub fn program(&self, kernel: &tilewright_lang::Kernel) -> Result<Program, DeviceError> {
+        self.program_with(kernel, self.compiler())
+    }
+
+    /// The same with a compiler of your own: for another chip, without passes.
+    ///
+    /// # Errors
+    /// As [`Device::program`].
+    pub fn program_with(
+        &self,
+        kernel: &tilewright_lang::Kernel,
+        compiler: Compiler,
+    ) -> Result<Program, DeviceError> {
+        Ok(Program::new(self, Arc::new(program::Body::new(self, kernel, compiler)?)))
+    }
+
+    /// The program of this key, made when it is asked for the first time and kept, with all that is compiled of it, as long as the device:
+    /// what [`Device::cached`] is to kernels for threads.
+    ///
+    /// # Errors
+    /// If the kernel cannot be staged, or is none on tiles; then nothing is kept.
+    pub fn cached_program<K: CacheKey>(
+        &self,
+        key: &K,
+        stage: impl FnOnce() -> Result<tilewright_lang::Kernel, tilewright_lang::Error>,
+    ) -> Result<Program, DeviceError> {
+        let make = || program::Body::new(self, &stage()?, self.compiler());
+        Ok(Program::new(self, self.shared.kernels.get(key, make)?))
     }
 
     /// A tensor map over a buffer: `dims` are the extents of the tensor in elements, *innermost first*, without gaps between rows.

@@ -18,6 +18,8 @@ pub struct Report {
 enum Outcome {
     Simulated(Box<tilewright_sim::Report>),
     Enqueued(Arc<Gpu>),
+    /// Done, and nothing to tell.
+    Done,
 }
 
 impl Report {
@@ -29,18 +31,22 @@ impl Report {
         Report { kernel, outcome: Outcome::Enqueued(gpu) }
     }
 
+    pub(super) fn done(kernel: Arc<str>) -> Report {
+        Report { kernel, outcome: Outcome::Done }
+    }
+
     /// The kernel.
     #[must_use]
     pub fn kernel(&self) -> &str {
         &self.kernel
     }
 
-    /// All that the simulator's engine says: findings, counts, what was printed. Nothing on a GPU.
+    /// All that the simulator's engine says: findings, counts, what was printed. Nothing on a GPU, or of a program on the CPU.
     #[must_use]
     pub fn simulation(&self) -> Option<&tilewright_sim::Report> {
         match &self.outcome {
             Outcome::Simulated(report) => Some(report),
-            Outcome::Enqueued(_) => None,
+            Outcome::Enqueued(_) | Outcome::Done => None,
         }
     }
 
@@ -63,7 +69,7 @@ impl Report {
                 gpu.synchronize()?;
                 Ok(self)
             }
-            Outcome::Simulated(_) => Ok(self),
+            Outcome::Simulated(_) | Outcome::Done => Ok(self),
         }
     }
 }

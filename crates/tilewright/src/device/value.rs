@@ -8,6 +8,7 @@ use tilewright_lang::{E4m3, E5m2, Element, Tf32, Ue8m0, bf16, f16};
 
 use super::gpu::GpuMemory;
 use super::host::HostMemory;
+use super::view::Tensor;
 use super::{Buffer, TensorMap};
 
 /// A number that buffers hold and kernels take: those of the kernel language with a whole number of bytes.
@@ -30,7 +31,8 @@ pub trait Item: Element + sealed::Sealed {
 #[cfg(target_endian = "big")]
 compile_error!("devices take numbers as they are in memory, which must be little-endian");
 
-/// What a kernel can be launched with: a [`Buffer`], a number, a [`TensorMap`], or an array of bytes for a parameter that is a struct.
+/// What a kernel can be launched with: a [`Buffer`], a number, a [`TensorMap`], or an array of bytes for a parameter that is a struct; a
+/// [`Program`](super::Program) also with a [`BufferView`](super::BufferView).
 pub trait Argument: sealed::Pass {}
 
 impl<A: sealed::Pass> Argument for A {}
@@ -100,19 +102,26 @@ impl Number {
         self.element
     }
 
+    /// The bits; those above its size are zero.
+    pub(super) fn bits(&self) -> u64 {
+        u64::from_le_bytes(self.bits)
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bits[..self.element.bytes() as usize]
     }
 }
 
 /// An argument as a launch sees it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Passed<'a> {
     Number(Number),
     /// The elements, the memory, and how many bytes into it.
     Buffer(Kind, &'a Arc<Memory>, usize),
     Map(&'a TensorMapSpec, &'a Map, &'a Arc<Memory>),
     Bytes(&'a [u8]),
+    /// A tensor, which a kernel of the tile level takes as a pointer and numbers.
+    View(Tensor<'a>),
 }
 
 macro_rules! items {
@@ -204,6 +213,7 @@ impl Passed<'_> {
             Passed::Buffer(element, ..) => format!("a buffer of {element}"),
             Passed::Map(spec, ..) => format!("a tensor map {}", boxes(spec)),
             Passed::Bytes(bytes) => format!("{} bytes", bytes.len()),
+            Passed::View(view) => view.describe(),
         }
     }
 
@@ -214,13 +224,17 @@ impl Passed<'_> {
             Passed::Buffer(..) => 8,
             Passed::Map(..) => 128,
             Passed::Bytes(bytes) => bytes.len(),
+            // Several parameters.
+            Passed::View(_) => usize::MAX,
         }
     }
 
     /// The memory behind it.
     pub(super) fn memory(&self) -> Option<&Arc<Memory>> {
         match self {
-            Passed::Buffer(_, memory, _) | Passed::Map(_, _, memory) => Some(memory),
+            Passed::Buffer(_, memory, _)
+            | Passed::Map(_, _, memory)
+            | Passed::View(Tensor { memory, .. }) => Some(memory),
             Passed::Number(..) | Passed::Bytes(_) => None,
         }
     }

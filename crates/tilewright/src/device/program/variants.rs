@@ -1,0 +1,147 @@
+//! What was compiled of a program: a few variants, the least recently used of which goes.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use tilewright_compiler::Build;
+use tilewright_passes::Remark;
+use tilewright_tile::Fact;
+
+use super::super::DeviceError;
+use super::super::kernel::Body;
+use super::facts::Key;
+
+/// Variants that are kept.
+const KEPT: usize = 32;
+
+/// A program as it was compiled for arguments of which certain facts hold. Printed, it is the facts.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    facts: Vec<(String, Fact)>,
+    build: Build,
+}
+
+impl Variant {
+    pub(super) fn new(facts: Vec<(String, Fact)>, build: Build) -> Variant {
+        Variant { shared: Arc::new(Shared { facts, build }) }
+    }
+
+    /// What holds of the arguments, by the name of the parameter: `x` is the pointer of a view `x`, `x_extent0` and `x_stride0` its numbers.
+    #[must_use]
+    pub fn facts(&self) -> &[(String, Fact)] {
+        &self.shared.facts
+    }
+
+    /// The code and how it came about.
+    #[must_use]
+    pub fn build(&self) -> &Build {
+        &self.shared.build
+    }
+
+    /// Threads of each block of a program.
+    #[must_use]
+    pub fn threads(&self) -> Option<u32> {
+        self.build().code.launch.total_threads()
+    }
+
+    /// The blocks of a program, if it has more than one.
+    #[must_use]
+    pub fn cluster(&self) -> Option<[u32; 3]> {
+        self.build().code.launch.cluster
+    }
+
+    /// What the compiler did, and what it missed, with the author's line.
+    #[must_use]
+    pub fn remarks(&self) -> &[Remark] {
+        &self.build().report.remarks
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.facts().is_empty() {
+            return f.write_str("any arguments");
+        }
+        for (i, (name, fact)) in self.facts().iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            match fact {
+                Fact::Is(number) => write!(f, "{comma}{name} is {number}")?,
+                Fact::MultipleOf(of) => write!(f, "{comma}{name} is a multiple of {of}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A variant, loaded.
+pub(super) struct Entry {
+    key: Key,
+    /// Where it is loaded; nowhere if this computer interprets the kernel.
+    pub(super) body: Option<Body>,
+    pub(super) variant: Variant,
+    /// When it was last asked for.
+    used: AtomicU64,
+}
+
+impl Entry {
+    pub(super) fn new(key: Key, body: Option<Body>, variant: Variant) -> Entry {
+        Entry { key, body, variant, used: AtomicU64::new(0) }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Variants {
+    /// In the order in which they were made. Few, so that looking at all is faster than hashing.
+    entries: RwLock<Vec<Arc<Entry>>>,
+    clock: AtomicU64,
+    /// Held by who makes one, so that nobody makes it twice.
+    making: Mutex<()>,
+}
+
+impl Variants {
+    /// The variant for these facts, made if there is none.
+    pub(super) fn get(
+        &self,
+        key: &Key,
+        make: impl FnOnce() -> Result<Entry, DeviceError>,
+    ) -> Result<Arc<Entry>, DeviceError> {
+        if let Some(entry) = self.find(key) {
+            return Ok(entry);
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = self.find(key) {
+            return Ok(entry);
+        }
+        let entry = Arc::new(make()?);
+        entry.used.store(self.now(), Ordering::Relaxed);
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= KEPT {
+            let oldest = (0..entries.len()).min_by_key(|&i| entries[i].used.load(Ordering::Relaxed));
+            oldest.map(|oldest| entries.remove(oldest));
+        }
+        entries.push(entry.clone());
+        Ok(entry)
+    }
+
+    fn find(&self, key: &Key) -> Option<Arc<Entry>> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.iter().find(|entry| entry.key == *key)?;
+        entry.used.store(self.now(), Ordering::Relaxed);
+        Some(entry.clone())
+    }
+
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn all(&self) -> Vec<Variant> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().map(|entry| entry.variant.clone()).collect()
+    }
+}

@@ -1,0 +1,482 @@
+//! Kernels on tiles, launched with tensors on the simulator and the CPU.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use tilewright::compiler::Compiler;
+use tilewright::device::{Device, DeviceError, Fact};
+use tilewright::hardware::Arch;
+use tilewright::lang::tile::prelude::*;
+
+#[kernel]
+fn softmax(x: View<f32, 2>, out: View<f32, 2>, columns: u32) {
+    let x = x.partition([1, columns]).load_or(f32::NEG_INFINITY);
+    let e = (x - x.max(1)).exp();
+    out.partition([1, columns]).store(e / e.sum(1));
+}
+
+#[kernel]
+fn add(x: View<f32, 2>, y: View<f32, 2>, out: View<f32, 2>) {
+    let [x, y] = [x, y].map(|view| view.partition([4, 32]).load());
+    out.partition([4, 32]).store(x + y);
+}
+
+#[kernel]
+fn matmul(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>, m: u32, n: u32, k: u32) {
+    let own = c.partition_grouped([m, n], 2);
+    let mut acc = Tile::<f32>::zeros([m, n]);
+    for step in 0..a.extent(1).div_ceil(k) {
+        let left = a.tile([m, k]).at((own.start(0), step * k)).load();
+        acc = dot(left, b.tile([k, n]).at((step * k, own.start(1))).load(), acc);
+    }
+    own.store(acc);
+}
+
+/// Numbers between -2 and 2 that bf16 holds.
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 37 + seed * 11) % 33) as f32 / 8.0 - 2.0).collect()
+}
+
+fn near(found: &[f32], expected: &[f32], tolerance: f32) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (x, y)) in found.iter().zip(expected).enumerate() {
+        assert!((x - y).abs() <= tolerance * (1.0 + y.abs()), "element {i}: found {x}, expected {y}");
+    }
+}
+
+fn both(work: impl Fn(&Device)) {
+    work(&Device::simulator());
+    work(&Device::cpu());
+}
+
+#[test]
+fn rows_of_any_length_and_stride() {
+    both(|device| {
+        let program = device.program(&softmax::stage(64).unwrap()).unwrap();
+        let stage = numbers(8 * 80, 3);
+        let x = device.upload(&stage).unwrap();
+        for (rows, columns, stride) in [(5, 64, 64), (5, 50, 50), (3, 1, 1), (8, 33, 80), (1, 64, 64)] {
+            let out = device.upload(&[7.0f32; 8 * 80]).unwrap();
+            let (from, to) =
+                (x.strided([rows, columns], [stride, 1]), out.strided([rows, columns], [stride, 1]));
+            program.run(&[&from, &to]).unwrap().expect_clean().unwrap();
+            let mut expected = vec![7.0; 8 * 80];
+            for row in 0..rows {
+                let row = row * stride..row * stride + columns;
+                let max = stage[row.clone()].iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let e: Vec<f32> = stage[row.clone()].iter().map(|x| (x - max).exp()).collect();
+                let sum: f32 = e.iter().sum();
+                expected[row].iter_mut().zip(&e).for_each(|(y, e)| *y = e / sum);
+            }
+            near(&out.to_vec().unwrap(), &expected, 1e-5);
+        }
+    });
+}
+
+#[test]
+fn a_variant_for_each_set_of_facts() {
+    let device = Device::simulator();
+    let program = device.program(&softmax::stage(64).unwrap()).unwrap();
+    let x = device.upload(&[1.0f32; 3 * 64 + 1]).unwrap();
+    let out = device.alloc::<f32>(3 * 64 + 1).unwrap();
+    let run = |columns: usize| program.run(&[&x.view([3, columns]), &out.view([3, columns])]).unwrap();
+    let fact = |name: &str, variant: usize| {
+        let variants = program.variants();
+        variants[variant].facts().iter().find(|(of, _)| of == name).map(|&(_, fact)| fact)
+    };
+    run(48);
+    run(60); // the same facts
+    assert_eq!(program.variants().len(), 1);
+    assert_eq!(fact("x", 0), Some(Fact::MultipleOf(16)));
+    assert_eq!(fact("x_extent1", 0), Some(Fact::MultipleOf(4)));
+    assert_eq!((fact("x_stride0", 0), fact("x_stride1", 0)), (Some(Fact::MultipleOf(4)), Some(Fact::Is(1))));
+    run(50); // rows that are not aligned
+    assert_eq!((fact("x_extent1", 1), fact("x_stride0", 1)), (None, None));
+    run(64); // the width of the tile
+    assert_eq!(fact("out_extent1", 2), Some(Fact::Is(64)));
+    assert_eq!(program.variants().len(), 3);
+    // A pointer that is not aligned.
+    let shifted = x.slice(1..).unwrap();
+    program.run(&[&shifted.view([3, 48]), &out.view([3, 48])]).unwrap();
+    assert_eq!(fact("x", 3), None);
+    assert!(program.variants()[3].to_string().starts_with("x_extent1 is a multiple of 4, "));
+
+    // What is true is used: aligned rows are read 16 bytes at a time.
+    let wide =
+        program.variants().iter().map(|v| v.build().code.text.contains("ld.global.v4")).collect::<Vec<_>>();
+    assert_eq!(wide, [true, false, true, false]);
+
+    // Extents that are compiled in make a variant each.
+    let exact = program.exact("x", 1).unwrap();
+    assert_eq!(exact.variants().len(), 0);
+    for columns in [48, 60, 48] {
+        exact.run(&[&x.view([3, columns]), &out.view([3, columns])]).unwrap();
+    }
+    assert_eq!(exact.variants().len(), 2);
+    let error = program.exact("x", 2).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "axis 2 of view `x` of kernel `softmax`: found no such axis, expected one of 0, 1 of `x`, 0, 1 of `out` (at most 8 in all)"
+    );
+}
+
+#[test]
+fn the_least_recently_used_variant_goes() {
+    let device = Device::simulator();
+    let program = device.program(&add::stage().unwrap()).unwrap().exact("x", 1).unwrap();
+    let x = device.upload(&[1.0f32; 400]).unwrap();
+    let out = device.alloc::<f32>(400).unwrap();
+    let view = |columns| (x.view([1, columns]), out.view([1, columns]));
+    let run = |columns| {
+        let (x, out) = view(columns);
+        program.run(&[&x, &x, &out]).unwrap();
+    };
+    (1..=32).for_each(run);
+    let has = |columns| {
+        let fact = ("x_extent1".to_owned(), Fact::Is(columns));
+        program.variants().iter().any(|variant| variant.facts().contains(&fact))
+    };
+    assert_eq!(program.variants().len(), 32);
+    run(1);
+    run(100);
+    assert_eq!(program.variants().len(), 32);
+    assert!(has(1) && !has(2) && has(3) && has(100));
+}
+
+#[test]
+fn products_of_transposed_views() {
+    let (m, n, k) = (40usize, 24usize, 36usize);
+    let (a, b) = (numbers(m * k, 1), numbers(n * k, 2));
+    let narrow = |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
+    let expected: Vec<f32> =
+        (0..m * n).map(|at| (0..k).map(|i| a[at / n * k + i] * b[at % n * k + i]).sum()).collect();
+    both(|device| {
+        let program = device.program(&matmul::stage(16, 16, 16).unwrap()).unwrap();
+        let (a, b) = (device.upload(&narrow(&a)).unwrap(), device.upload(&narrow(&b)).unwrap());
+        let c = device.alloc::<f32>(m * n).unwrap();
+        // b is stored by columns.
+        let (a, b, c_view) = (a.view([m, k]), b.view([n, k]).transpose(), c.view([m, n]));
+        assert_eq!(program.grid_for(&[&a, &b, &c_view]).unwrap(), [3, 2, 1]);
+        program.run(&[&a, &b, &c_view]).unwrap().expect_clean().unwrap();
+        near(&c.to_vec().unwrap(), &expected, 1e-5);
+    });
+}
+
+#[test]
+fn parts_of_one_buffer() {
+    both(|device| {
+        let program = device.program(&add::stage().unwrap()).unwrap();
+        let all = device.upload(&numbers(6 * 30, 5)).unwrap();
+        let before = all.to_vec().unwrap();
+        let whole = all.view([6, 30]);
+        let columns = |from: usize| whole.slice(1, from..from + 10).unwrap();
+        // The first ten columns and the next ten, into the last ten.
+        program.run(&[&columns(0), &columns(10), &columns(20)]).unwrap().expect_clean().unwrap();
+        let sum = |at: usize| before[at - 20] + before[at - 10];
+        let expected: Vec<f32> = (0..180).map(|i| if i % 30 < 20 { before[i] } else { sum(i) }).collect();
+        assert_eq!(all.to_vec().unwrap(), expected);
+        // In place, and one row for all.
+        let row = whole.slice(0, 0..1).unwrap().slice(1, 0..10).unwrap();
+        let repeated = all.strided([6, 10], [0, 1]);
+        assert_eq!(row.extents(), [1, 10]);
+        program.run(&[&columns(10), &repeated, &columns(10)]).unwrap().expect_clean().unwrap();
+        let expected: Vec<f32> = (0..180)
+            .map(|i| expected[i] + if (10..20).contains(&(i % 30)) { before[i % 30 - 10] } else { 0.0 })
+            .collect();
+        assert_eq!(all.to_vec().unwrap(), expected);
+    });
+}
+
+#[test]
+fn nothing_to_do() {
+    both(|device| {
+        let program = device.program(&add::stage().unwrap()).unwrap();
+        let x = device.alloc_zeroed::<f32>(10).unwrap();
+        program.run(&[&x.view([0, 10]), &x.view([0, 10]), &x.view([0, 10])]).unwrap().expect_clean().unwrap();
+        let none = x.view([1, 10]).slice(0, 1..1).unwrap();
+        program.launch(0, &[&none, &none, &none]).unwrap().expect_clean().unwrap();
+    });
+}
+
+fn refused(outcome: Result<tilewright::device::Report, DeviceError>, expected: &str) {
+    assert_eq!(outcome.unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn arguments_are_checked() {
+    both(|device| {
+        let program = device.program(&add::stage().unwrap()).unwrap();
+        let x = device.upload(&[1.0f32; 100]).unwrap();
+        let out = device.alloc::<f32>(100).unwrap();
+        let (a, b) = (x.view([10, 10]), out.view([10, 10]));
+        let argument = |number: usize, name: &str, found: &str, expected: &str| {
+            format!(
+                "argument {number} of kernel `add` (parameter `{name}`): found {found}, expected {expected}"
+            )
+        };
+        let view = "a view of f32 in 2 dimensions, as in `buffer.view([rows, columns])`";
+        refused(
+            program.run(&[&a, &b]),
+            &format!(
+                "kernel `add` was given 2 arguments, expected 3: `x`, {view}; `y`, {view}; `out`, {view}"
+            ),
+        );
+        refused(program.run(&[&x, &a, &b]), &argument(1, "x", "a buffer of f32", view));
+        refused(program.run(&[&a, &1.0f32, &b]), &argument(2, "y", "a number of type f32", view));
+        let doubles = device.alloc::<f64>(4).unwrap();
+        refused(
+            program.run(&[&a, &doubles.view([2, 2]), &b]),
+            &argument(2, "y", "a view of f64 2x2 with strides [2, 1]", view),
+        );
+        refused(
+            program.run(&[&a, &x.view([100]), &b]),
+            &argument(2, "y", "a view of f32 100 with strides [1]", view),
+        );
+        refused(
+            program.run(&[&a, &x.view([10, 11]), &b]),
+            &argument(
+                2,
+                "y",
+                "a view of f32 10x11 with strides [11, 1], which needs 110 elements of the buffer",
+                "at most its 100; check extents and strides",
+            ),
+        );
+        refused(
+            program.run(&[&a, &x.strided([2, 2], [usize::MAX / 2, 1]), &b]),
+            &argument(
+                2,
+                "y",
+                "a view of f32 2x2 with strides [9223372036854775807, 1], which needs 9223372036854775809 elements of the buffer",
+                "at most its 100; check extents and strides",
+            ),
+        );
+        refused(
+            program.run(&[&a, &x.strided([1, 2], [usize::MAX, 1]), &b]),
+            &argument(2, "y", "a stride of 18446744073709551615 along axis 0", "less than 2^63"),
+        );
+        refused(
+            program.run(&[&a, &x.strided([1 << 31, 1], [0, 1]), &b]),
+            &argument(
+                2,
+                "y",
+                "an extent of 2147483648 along axis 0",
+                "less than 2^31; split the tensor, or view it in more dimensions",
+            ),
+        );
+        let other = Device::cpu().upload(&[1.0f32; 100]).unwrap();
+        refused(
+            program.run(&[&a, &other.view([10, 10]), &b]),
+            &argument(
+                2,
+                "y",
+                "a view of f32 10x10 with strides [10, 1] of another device",
+                "memory of the device that the program runs on; upload the data there",
+            ),
+        );
+        // Shapes that do not go together.
+        refused(
+            program.run(&[&a, &x.view([5, 10]), &b]),
+            "the grid of kernel `add`: found [3, 1, 1] tiles of `x` and [2, 1, 1] of `y`, expected as many of each view that the kernel partitions",
+        );
+        refused(
+            program.launch((1, 65536), &[&a, &a, &b]),
+            "the grid of kernel `add`: found [1, 65536, 1] programs, expected at most 2147483647 along the first axis and 65535 \
+             along the others; take larger tiles, or the long axis first",
+        );
+    });
+}
+
+#[test]
+fn overlaps_are_refused() {
+    both(|device| {
+        let program = device.program(&add::stage().unwrap()).unwrap();
+        let x = device.upload(&[1.0f32; 200]).unwrap();
+        let out = device.alloc::<f32>(200).unwrap();
+        let refuse = |first: &tilewright::device::BufferView<'_, f32, 2>,
+                      second: &tilewright::device::BufferView<'_, f32, 2>,
+                      names: &str,
+                      found: &str| {
+            refused(
+                program.launch(1, &[first, &x.view([10, 10]), second]),
+                &format!(
+                    "arguments {names} of kernel `add` overlap in memory: found {found}, expected views that share no element, \
+                     or for a kernel in place the very same view twice, once to read and once to write"
+                ),
+            );
+        };
+        let a = x.view([10, 10]);
+        refuse(
+            &a,
+            &out.strided([10, 10], [0, 1]),
+            "`out` and `out`",
+            "a view of f32 10x10 with strides [0, 1], which has elements twice",
+        );
+        refuse(
+            &a,
+            &out.strided([10, 10], [9, 1]),
+            "`out` and `out`",
+            "a view of f32 10x10 with strides [9, 1], which has elements twice",
+        );
+        refuse(
+            &out.slice(10..).unwrap().view([10, 10]),
+            &out.view([10, 10]),
+            "`out` and `x`",
+            "f32 10x10 with strides [10, 1] from byte 0 on and f32 10x10 with strides [10, 1] from byte 40 on",
+        );
+        refuse(
+            &out.view([10, 10]).transpose(),
+            &out.view([10, 10]),
+            "`out` and `x`",
+            "f32 10x10 with strides [10, 1] from byte 0 on and f32 10x10 with strides [1, 10] from byte 0 on",
+        );
+    });
+}
+
+/// Relies on what it is told.
+#[kernel]
+fn promising(x: View<f32, 2>, out: View<f32, 1>, n: Val<u32>) {
+    let x = x.unit_stride(1).aligned(16).stride_multiple(0, 4).extent_multiple(1, 8);
+    let row = x.row(program_id(0)).tile([64]).at(0).load();
+    out.partition([1]).store(row.sum(0) + n.cast::<f32>());
+}
+
+#[test]
+fn promises_are_kept() {
+    both(|device| {
+        let program = device.program(&promising::stage().unwrap()).unwrap();
+        let x = device.upload(&[1.0f32; 200]).unwrap();
+        let out = device.alloc::<f32>(4).unwrap();
+        let to = out.view([4]);
+        program.run(&[&x.view([4, 40]), &to, &2u32]).unwrap().expect_clean().unwrap();
+        assert_eq!(out.to_vec().unwrap(), [42.0; 4]);
+        let argument = |found: &str, expected: &str| {
+            format!("argument 1 of kernel `promising` (parameter `x`): found {found}, expected {expected}")
+        };
+        refused(
+            program.run(&[&x.strided([4, 8], [16, 2]), &to, &2u32]),
+            &argument(
+                "a stride of 2 along axis 1",
+                "a stride of 1, which the kernel relies on; copy the data to a dense buffer",
+            ),
+        );
+        refused(
+            program.run(&[&x.strided([4, 8], [10, 1]), &to, &2u32]),
+            &argument("a stride of 10 along axis 0", "a multiple of 4, which the kernel relies on"),
+        );
+        refused(
+            program.run(&[&x.view([4, 12]), &to, &2u32]),
+            &argument("an extent of 12 along axis 1", "a multiple of 8, which the kernel relies on"),
+        );
+        let shifted = x.slice(1..).unwrap();
+        let error = program.run(&[&shifted.view([4, 8]), &to, &2u32]).unwrap_err().to_string();
+        assert!(error.contains("found memory at address 0x"), "{error}");
+        assert!(error.ends_with(
+            "expected a multiple of 16, which the kernel relies on; begin elsewhere in the buffer"
+        ));
+        refused(
+            program.run(&[&x.view([4, 8]), &to, &2i32]),
+            "argument 3 of kernel `promising` (parameter `n`): found a number of type i32, expected a number of type u32",
+        );
+    });
+}
+
+/// Writes where it was not told to be.
+#[kernel]
+fn stray(x: Global<f32>, n: Val<u32>) {
+    View::new(x, [n], [1]).tile([16]).at(0).store(1f32);
+}
+
+#[kernel(threads = 32)]
+fn for_threads(x: Global<f32>) {
+    x.at(0).store(1f32);
+}
+
+#[test]
+fn each_kind_of_kernel_has_its_door() {
+    both(|device| {
+        let tiles = add::stage().unwrap();
+        for error in [device.compile(&tiles).unwrap_err(), device.cached(&"add", add::stage).unwrap_err()] {
+            assert_eq!(
+                error.to_string(),
+                "kernel `add` works on tiles: found `Device::compile` or `cached`, expected `Device::program` or `cached_program`"
+            );
+        }
+        let error = device.program(&for_threads::stage().unwrap()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "kernel `for_threads` has no tiles: found `Device::program` or `cached_program`, expected `Device::compile` or `cached`"
+        );
+        // A kernel for threads takes no views.
+        let x = device.alloc::<f32>(1).unwrap();
+        let kernel = device.compile(&for_threads::stage().unwrap()).unwrap();
+        refused(
+            kernel.launch(1, &[&x.view([1])]),
+            "argument 1 of kernel `for_threads` (parameter `x`): found a view of f32 1 with strides [1], expected a buffer of f32",
+        );
+        // The one of the cache is the same with its variants.
+        let program = device.cached_program(&"add", add::stage).unwrap();
+        let y = device.alloc_zeroed::<f32>(10).unwrap();
+        let again = device.cached_program(&"add", || panic!("is there already")).unwrap();
+        again.run(&[&y.view([1, 10]), &y.view([1, 10]), &y.view([1, 10])]).unwrap();
+        assert_eq!(program.variants().len(), again.variants().len());
+        assert!(again.launch(1, &[]).is_err());
+    });
+}
+
+#[test]
+fn pointers_and_no_grid() {
+    both(|device| {
+        let program = device.program(&stray::stage().unwrap()).unwrap();
+        let x = device.alloc_zeroed::<f32>(8).unwrap();
+        program.launch(1, &[&x, &8u32]).unwrap().expect_clean().unwrap();
+        assert_eq!(x.to_vec().unwrap(), [1.0; 8]);
+        refused(
+            program.run(&[&x, &8u32]),
+            "the grid of kernel `stray`: found no view with a partition, expected `View::partition` in the kernel, or the grid given with `launch`",
+        );
+        // Beyond the buffer: found out by both.
+        let outcome = program.launch(1, &[&x, &16u32]).and_then(|report| report.expect_clean());
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("program.rs:"), "{error}");
+    });
+}
+
+#[test]
+fn what_was_compiled_can_be_looked_at() {
+    both(|device| {
+        let program = device.program(&softmax::stage(64).unwrap()).unwrap();
+        let x = device.alloc_zeroed::<f32>(128).unwrap();
+        let out = device.alloc::<f32>(128).unwrap();
+        let variant = program.build_for(&[&x.view([2, 64]), &out.view([2, 64])]).unwrap();
+        assert!(variant.threads().is_some_and(|threads| threads % 32 == 0));
+        assert!(variant.build().code.text.contains("st.global"));
+        assert_eq!(program.variants().len(), 1);
+    });
+    let device = Device::simulator();
+    let plain = Compiler::new(Arch::SM_80).optimise(false);
+    let plain = device.program_with(&add::stage().unwrap(), plain).unwrap();
+    let x = device.alloc_zeroed::<f32>(128).unwrap();
+    let view = x.view([2, 64]);
+    assert!(plain.build_for(&[&view, &view, &view]).unwrap().build().report.timings.is_empty());
+}
+
+#[kernel]
+fn deep(x: View<i32, 5>) {
+    let own = x.partition([1, 2, 1, 2, 4]);
+    let place = own.positions(0) * 10000 + own.positions(1) * 1000 + own.positions(2) * 100;
+    own.store(place + own.positions(3) * 10 + own.positions(4));
+}
+
+#[test]
+fn five_dimensions() {
+    both(|device| {
+        let program = device.program(&deep::stage().unwrap()).unwrap();
+        let extents = [2, 3, 2, 3, 5];
+        let x = device.alloc_zeroed::<i32>(180).unwrap();
+        assert_eq!(program.grid_for(&[&x.view(extents)]).unwrap(), [8, 2, 2]);
+        program.run(&[&x.view(extents)]).unwrap().expect_clean().unwrap();
+        let expected = (0..180).map(|i| {
+            let digits = [i / 90, i / 30 % 3, i / 15 % 2, i / 5 % 3, i % 5];
+            digits.iter().fold(0, |number, digit| number * 10 + digit)
+        });
+        assert_eq!(x.to_vec().unwrap(), expected.collect::<Vec<i32>>());
+    });
+}
