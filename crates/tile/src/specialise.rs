@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use tilewright_ir::{Constant, Element, Func, Loc, Opcode, Type, Value, canonical};
+use tilewright_ir::{Constant, Element, Func, Loc, Opcode, Special, Type, Value, canonical};
 
 /// What is known of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,7 +17,8 @@ pub enum Fact {
 }
 
 /// A copy of a function in which facts about parameters hold, by their names. Parameters stay, so that arguments are passed as before; what
-/// is not a parameter, or not an integer or pointer, is left alone.
+/// is not a parameter, or not an integer or pointer, is left alone. Special registers have facts too, by the name that the text gives them:
+/// `ctaid.y` is 0 where the grid has one row.
 ///
 /// ```
 /// use tilewright_ir::parse;
@@ -38,7 +39,12 @@ pub fn specialise(func: &Func, facts: &[(&str, Fact)]) -> Func {
     let mut known: HashMap<Value, Value> = HashMap::new();
     let mut constants = Vec::new();
     for &(name, fact) in facts {
-        let Some(position) = out.params.iter().position(|param| param.name == name) else { continue };
+        let Some(position) = out.params.iter().position(|param| param.name == name) else {
+            if let Fact::Is(number) = fact {
+                fix_special(&mut out, name, number);
+            }
+            continue;
+        };
         let value = args[position];
         match (fact, out.ty(value)) {
             (Fact::Is(number), ty @ Type::Scalar(element)) if element.is_int() => {
@@ -58,6 +64,19 @@ pub fn specialise(func: &Func, facts: &[(&str, Fact)]) -> Func {
     let body = out.body();
     out.region_mut(body).ops.splice(0..0, constants);
     out
+}
+
+/// Puts a number in place of a special register.
+fn fix_special(func: &mut Func, name: &str, number: i64) {
+    for op in func.walk() {
+        let data = func.op_mut(op);
+        if data.code == Opcode::Special && data.get::<Special>().is_some_and(|special| special.name() == name)
+        {
+            data.code = Opcode::Const;
+            data.attrs.clear();
+            data.set(Constant(canonical(Element::U32, number.cast_unsigned())));
+        }
+    }
 }
 
 fn is_countable(ty: Type) -> bool {

@@ -103,6 +103,9 @@ fn a_variant_for_each_set_of_facts() {
     let wide =
         program.variants().iter().map(|v| v.build().code.text.contains("ld.global.v4")).collect::<Vec<_>>();
     assert_eq!(wide, [true, false, true, false]);
+    // A tile that is the whole row needs no look at where the row ends.
+    let checks = |variant: usize| program.variants()[variant].build().code.text.matches("setp.lt").count();
+    assert_eq!((checks(0), checks(2)), (4, 2));
 
     // Extents that are compiled in make a variant each.
     let exact = program.exact("x", 1).unwrap();
@@ -157,6 +160,46 @@ fn products_of_transposed_views() {
         assert_eq!(program.grid_for(&[&a, &b, &c_view]).unwrap(), [3, 2, 1]);
         program.run(&[&a, &b, &c_view]).unwrap().expect_clean().unwrap();
         near(&c.to_vec().unwrap(), &expected, 1e-5);
+    });
+}
+
+#[kernel]
+fn large(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>) {
+    let own = c.partition([64, 64]);
+    let mut acc = Tile::<f32>::zeros([64, 64]);
+    for step in 0..a.extent(1).div_ceil(64) {
+        let left = a.tile([64, 64]).at((own.start(0), step * 64)).load();
+        acc = dot(left, b.tile([64, 64]).at((step * 64, own.start(1))).load(), acc);
+    }
+    own.store(acc);
+}
+
+#[test]
+fn factors_through_tensor_maps() {
+    let (m, n, k) = (100, 72, 136);
+    let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+    let narrow = |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
+    let product = |k: usize| {
+        let sum = |at: usize| (0..k).map(|i| a[at / n * 136 + i] * b[i * n + at % n]).sum::<f32>();
+        (0..m * n).map(sum).collect::<Vec<f32>>()
+    };
+    both(|device| {
+        let program = device.program(&large::stage().unwrap()).unwrap();
+        let (a, b) = (device.upload(&narrow(&a)).unwrap(), device.upload(&narrow(&b)).unwrap());
+        let c = device.alloc::<f32>(m * n).unwrap();
+        // All of it by tensor maps, rows that do not begin at multiples of 16 bytes without, and nothing at all.
+        for (depth, maps) in [(136, 2), (80, 2), (0, 0)] {
+            let (a, b) = (a.strided([m, depth], [k, 1]), b.view([depth, n]));
+            program.run(&[&a, &b, &c.view([m, n])]).unwrap().expect_clean().unwrap();
+            near(&c.to_vec().unwrap(), &product(depth), 1e-5);
+            let build = program.build_for(&[&a, &b, &c.view([m, n])]).unwrap();
+            assert_eq!(build.build().maps.len(), maps, "{depth}");
+        }
+        let column = a.slice(1..).unwrap();
+        let (a, b) = (column.strided([m - 1, 64], [k, 1]), b.view([64, n]));
+        let to = c.slice(..(m - 1) * n).unwrap();
+        let build = program.build_for(&[&a, &b, &to.view([m - 1, n])]).unwrap();
+        assert!(build.build().maps.len() < 2);
     });
 }
 

@@ -140,6 +140,10 @@ impl GpuMemory {
         self.buffer.address()
     }
 
+    pub(super) fn bytes(&self) -> u64 {
+        self.buffer.len() as u64
+    }
+
     pub(super) fn read(&self, offset: usize, bytes: usize) -> Result<Vec<u8>, CudaError> {
         self.gpu.stream.download(self.buffer.slice(offset..offset + bytes)?)
     }

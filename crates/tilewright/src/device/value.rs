@@ -55,6 +55,14 @@ pub enum Memory {
 }
 
 impl Memory {
+    /// Its size.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Memory::Host(memory) => memory.place().bytes() as u64,
+            Memory::Gpu(memory) => memory.bytes(),
+        }
+    }
+
     pub(super) fn address(&self) -> u64 {
         match self {
             Memory::Host(memory) => memory.address(),

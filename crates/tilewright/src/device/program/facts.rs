@@ -28,7 +28,12 @@ const IS: u32 = 2;
 pub(super) struct Key {
     pub(super) words: [u32; POINTERS],
     pub(super) exact: [u32; EXACT],
+    /// Whether the grid has one row, and one layer.
+    single: [bool; 2],
 }
+
+/// The ids of programs along the axes that `single` is about.
+const SINGLE: [&str; 2] = ["ctaid.y", "ctaid.z"];
 
 pub(super) fn of_pointer(address: u64) -> u32 {
     if address.is_multiple_of(WIDE) { ALIGNED } else { 0 }
@@ -36,12 +41,16 @@ pub(super) fn of_pointer(address: u64) -> u32 {
 
 pub(super) fn of_view(view: &Tensor<'_>, tiles: &[u64; RANK]) -> u32 {
     let wide = WIDE / u64::from(view.element.bytes());
-    let mut word = of_pointer(view.address());
+    // Code for aligned tensors may copy through tensor maps, which know neither empty tensors nor all strides.
+    let far = |&stride: &u64| stride.saturating_mul(u64::from(view.element.bytes())) >= 1 << 40;
+    let mapped = !view.is_empty() && !view.strides.iter().any(far);
+    let mut word = if mapped { of_pointer(view.address()) } else { 0 };
     for axis in 0..view.rank {
         let (extent, stride) = (view.extents[axis], view.strides[axis]);
         let of_stride = match stride {
             1 => IS,
-            _ if stride.is_multiple_of(wide) => MULTIPLE,
+            // Nor do they repeat.
+            _ if stride > 0 && stride.is_multiple_of(wide) => MULTIPLE,
             _ => 0,
         };
         let of_extent = match extent {
@@ -55,6 +64,12 @@ pub(super) fn of_view(view: &Tensor<'_>, tiles: &[u64; RANK]) -> u32 {
 }
 
 impl Key {
+    /// The same for a launch on this grid.
+    pub(super) fn on_grid(mut self, [_, rows, layers]: [u32; 3]) -> Key {
+        self.single = [rows == 1, layers == 1];
+        self
+    }
+
     /// The facts in words that the compiler takes.
     pub(super) fn facts(&self, slots: &[Slot], exact: &[(usize, usize)]) -> Vec<(String, Fact)> {
         let mut facts = Vec::new();
@@ -90,6 +105,8 @@ impl Key {
             facts.retain(|(known, _)| *known != name);
             facts.push((name, Fact::Is(i64::from(number))));
         }
+        let single = SINGLE.iter().zip(self.single).filter(|(_, single)| *single);
+        facts.extend(single.map(|(name, _)| ((*name).to_owned(), Fact::Is(0))));
         facts
     }
 }

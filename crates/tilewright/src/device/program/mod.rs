@@ -12,17 +12,18 @@ mod variants;
 use std::fmt;
 use std::sync::Arc;
 
-use tilewright_compiler::Compiler;
-use tilewright_ir::{Constant, canonical};
+use tilewright_compiler::{CompileError, Compiler};
+use tilewright_ir::{Constant, Module, canonical};
+use tilewright_passes::{Pass, Pipeline};
 use tilewright_tile::interp::{self, Argument as Interpreted};
 use tilewright_tile::specialise;
 
 use super::value::{Memory, Number, Passed};
-use super::{Argument, Device, DeviceError, DeviceKind, Dim3, Report, kernel};
+use super::{Argument, Device, DeviceError, DeviceKind, Dim3, Report, TensorMap, kernel};
 use facts::{EXACT, Key};
 use slot::{Slot, SlotKind};
 pub use variants::Variant;
-use variants::{Entry, Variants};
+use variants::{Entry, MapPlan, Source, Variants};
 
 /// A kernel on tiles, on a device; made by [`Device::program`]. Clones are the same program, with the same variants.
 ///
@@ -76,6 +77,7 @@ use variants::{Entry, Variants};
 /// * a stride is 1, or a multiple of 16 bytes;
 /// * an extent along an axis of stride 1 is a multiple of 16 bytes;
 /// * an extent is that of the tile which the kernel loads or stores there (above 1);
+/// * the grid has one program along the second or third axis;
 /// * an extent is a certain number, if [`Program::exact`] asks for it.
 ///
 /// The facts of the first 16 pointers count. 32 variants are kept; the one that was not used for the longest time goes first.
@@ -202,8 +204,8 @@ impl Body {
         })
     }
 
-    /// The arguments of the kernel's parameters, in their order: the one place where a view becomes a pointer, its extents and its strides,
-    /// and where what only compiled code takes beyond that would be added.
+    /// The arguments of the kernel's parameters, in their order: the one place where a view becomes a pointer, its extents and its strides.
+    /// What compiled code takes beyond that are [`Body::maps`].
     fn expand<'a>(&self, passed: &[Passed<'a>]) -> Vec<Passed<'a>> {
         let mut all = Vec::with_capacity(self.kernel.func().params.len());
         for passed in passed {
@@ -221,17 +223,49 @@ impl Body {
         all
     }
 
+    /// The tensor maps that a variant takes after all other arguments, which were [expanded](Body::expand).
+    fn maps(
+        &self,
+        device: &Device,
+        entry: &Entry,
+        expanded: &[Passed<'_>],
+    ) -> Result<Vec<TensorMap>, DeviceError> {
+        let number = |&source: &Source| match source {
+            Source::Constant(number) => number,
+            Source::Parameter(at) => match &expanded[at] {
+                Passed::Number(number) => number.bits(),
+                _ => 0,
+            },
+        };
+        let map = |plan: &MapPlan| {
+            let Passed::Buffer(_, memory, offset) = expanded[plan.pointer] else {
+                return Err(DeviceError::OtherDevice);
+            };
+            let width = u64::from(plan.spec.element().bytes());
+            let extents: Vec<u64> = plan.extents.iter().map(number).collect();
+            let strides: Vec<u64> =
+                plan.strides.iter().map(|stride| number(stride).saturating_mul(width)).collect();
+            let place = (memory, offset, memory.bytes().saturating_sub(offset as u64));
+            device.map_memory(&plan.spec, place, &extents, &strides)
+        };
+        entry.maps.iter().map(map).collect()
+    }
+
     /// The variant for these facts, compiled if there is none.
     fn variant(&self, device: &Device, key: &Key) -> Result<Arc<Entry>, DeviceError> {
         self.variants.get(key, || {
             let facts = key.facts(&self.slots, &self.exact);
             let borrowed: Vec<_> = facts.iter().map(|(name, fact)| (name.as_str(), *fact)).collect();
-            let build = self.compiler.compile(&specialise(self.kernel.func(), &borrowed))?;
+            // What the facts decide is decided before tiles become code.
+            let mut module = Module::from(specialise(self.kernel.func(), &borrowed));
+            Pipeline::of(&[Pass::Fold]).run(&mut module).map_err(CompileError::from)?;
+            let build = self.compiler.compile(&module.funcs[0])?;
             let body = match self.interpreter {
                 Some(_) => None,
                 None => Some(kernel::Body::staged(device, &self.kernel, &build.code)?),
             };
-            Ok(Entry::new(*key, body, Variant::new(facts, build)))
+            let names: Vec<&str> = self.kernel.parameters().map(|(name, ..)| name).collect();
+            Ok(Entry::new(*key, body, Variant::new(facts, build), &names))
         })
     }
 
@@ -408,6 +442,8 @@ impl Program {
     pub fn build_for(&self, arguments: &[&dyn Argument]) -> Result<Variant, DeviceError> {
         let passed: Vec<Passed<'_>> = arguments.iter().map(|argument| argument.pass()).collect();
         let key = self.body.check(&self.device, &passed)?;
+        // Without a grid nothing is known of it.
+        let key = self.body.grid(&passed).map_or(key, |grid| key.on_grid(grid));
         Ok(self.body.variant(&self.device, &key)?.variant.clone())
     }
 
@@ -427,11 +463,16 @@ impl Program {
             body.interpret(program, &self.device, grid, passed)?;
             return Ok(Report::done(body.name.clone()));
         }
-        let entry = body.variant(&self.device, key)?;
+        let entry = body.variant(&self.device, &key.on_grid(grid))?;
         let blocks = entry.variant.cluster().map_or(1, |[blocks, ..]| blocks);
         let grid = self.fits(grid, blocks)?;
         match &entry.body {
-            Some(compiled) => compiled.launch(grid, &body.expand(passed)),
+            Some(compiled) => {
+                let mut arguments = body.expand(passed);
+                let maps = body.maps(&self.device, &entry, &arguments)?;
+                arguments.extend(maps.iter().map(|map| Passed::Map(&map.spec, &map.map, &map.memory)));
+                compiled.launch(grid, &arguments)
+            }
             None => Ok(Report::done(body.name.clone())),
         }
     }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tilewright_compiler::Build;
+use tilewright_hardware::TensorMapSpec;
 use tilewright_passes::Remark;
-use tilewright_tile::Fact;
+use tilewright_tile::{Fact, MapParameter, Number};
 
 use super::super::DeviceError;
 use super::super::kernel::Body;
@@ -32,7 +33,8 @@ impl Variant {
         Variant { shared: Arc::new(Shared { facts, build }) }
     }
 
-    /// What holds of the arguments, by the name of the parameter: `x` is the pointer of a view `x`, `x_extent0` and `x_stride0` its numbers.
+    /// What holds of the arguments, by the name of the parameter: `x` is the pointer of a view `x`, `x_extent0` and `x_stride0` its
+    /// numbers. `ctaid.y` and `ctaid.z` are the ids of programs along the second and third axis of the grid.
     #[must_use]
     pub fn facts(&self) -> &[(String, Fact)] {
         &self.shared.facts
@@ -79,19 +81,57 @@ impl fmt::Display for Variant {
     }
 }
 
+/// A tensor map that a variant takes, with parameters by their number.
+pub(super) struct MapPlan {
+    pub(super) spec: TensorMapSpec,
+    pub(super) pointer: usize,
+    /// Innermost first.
+    pub(super) extents: Vec<Source>,
+    /// Elements between neighbours along all axes but the innermost.
+    pub(super) strides: Vec<Source>,
+}
+
+/// Where a number of a tensor map comes from.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    Parameter(usize),
+    Constant(u64),
+}
+
+impl MapPlan {
+    /// None if a name is not that of a parameter, which the compiler does not do.
+    fn new(map: &MapParameter, names: &[&str]) -> Option<MapPlan> {
+        let position = |name: &str| names.iter().position(|known| *known == name);
+        let source = |number: &Number| match number {
+            Number::Parameter(name) => position(name).map(Source::Parameter),
+            Number::Constant(number) => Some(Source::Constant(number.cast_unsigned())),
+        };
+        Some(MapPlan {
+            spec: map.spec.clone(),
+            pointer: position(&map.pointer)?,
+            extents: map.extents.iter().map(source).collect::<Option<_>>()?,
+            strides: map.strides.iter().skip(1).map(source).collect::<Option<_>>()?,
+        })
+    }
+}
+
 /// A variant, loaded.
 pub(super) struct Entry {
     key: Key,
     /// Where it is loaded; nowhere if this computer interprets the kernel.
     pub(super) body: Option<Body>,
     pub(super) variant: Variant,
+    /// The tensor maps that it takes after all other arguments.
+    pub(super) maps: Vec<MapPlan>,
     /// When it was last asked for.
     used: AtomicU64,
 }
 
 impl Entry {
-    pub(super) fn new(key: Key, body: Option<Body>, variant: Variant) -> Entry {
-        Entry { key, body, variant, used: AtomicU64::new(0) }
+    /// `names` are those of the kernel's parameters, in their order.
+    pub(super) fn new(key: Key, body: Option<Body>, variant: Variant, names: &[&str]) -> Entry {
+        let maps = variant.build().maps.iter().filter_map(|map| MapPlan::new(map, names)).collect();
+        Entry { key, body, variant, maps, used: AtomicU64::new(0) }
     }
 }
 
