@@ -30,6 +30,12 @@ pub enum Fact {
 ///     func.to_string(),
 ///     "func @k (%x: ptr<global> align(16), %n: u32) {\n  %0 = const value(64) : u32\n  %1 = add %0, %0 : u32\n}\n"
 /// );
+/// let module = parse("func @k () {\n  %0 = special reg(ctaid.y) : u32\n  %1 = special reg(ctaid.x) : u32\n}")?;
+/// let func = specialise(&module.funcs[0], &[("ctaid.y", Fact::Is(0))]);
+/// assert_eq!(
+///     func.to_string(),
+///     "func @k () {\n  %0 = const value(0) : u32\n  %1 = special reg(ctaid.x) : u32\n}\n"
+/// );
 /// # Ok::<(), tilewright_ir::IrError>(())
 /// ```
 #[must_use]

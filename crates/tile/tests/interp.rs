@@ -480,6 +480,25 @@ fn errors_name_op_place_and_buffer() {
     }
     let counted = run(&mut [scalar(1)]).unwrap_err();
     assert_eq!(counted, "kernel \"copy\" takes 2 arguments, 1 were given");
+    for more in [scalar(0), Argument::Shared(&[])] {
+        let counted = run(&mut [Argument::Memory(&mut x.clone()), scalar(2), more]).unwrap_err();
+        assert_eq!(counted, "kernel \"copy\" takes 2 arguments, 3 were given");
+    }
+}
+
+#[test]
+fn memory_that_is_no_parameter_of_its_own() {
+    let mut all = words(&[7, 8, 1, 2, 3]);
+    let arguments = &mut [Argument::Within { argument: 2, offset: 8 }, scalar(4), Argument::Memory(&mut all)];
+    // The fourth element is behind the end; messages name the parameter that leads there.
+    let error = program(COPY).run([3, 1, 1], arguments).unwrap_err().to_string();
+    assert!(
+        error.contains("20 bytes from the start of argument 0 (\"x\", 20 bytes) and not inside"),
+        "{error}"
+    );
+    arguments[1] = scalar(2);
+    program(COPY).run([2, 1, 1], arguments).unwrap();
+    assert_eq!(integers(&all), [7, 8, 1, 2, 3]);
 }
 
 #[test]

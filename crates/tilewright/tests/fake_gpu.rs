@@ -342,3 +342,67 @@ fn products_of_every_family_are_launched() {
         assert!(tried.contains(&("hopper".to_owned(), false)), "{tried:?}");
     });
 }
+
+mod programs {
+    use tilewright::lang::tile::prelude::*;
+
+    #[kernel]
+    pub(super) fn add(x: View<f32, 2>, y: View<f32, 2>, out: View<f32, 2>) {
+        let [x, y] = [x, y].map(|view| view.partition([4, 128]).load());
+        out.partition([4, 128]).store(x + y);
+    }
+
+    #[kernel]
+    pub(super) fn product(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>) {
+        let own = c.partition([64, 64]);
+        let mut acc = Tile::<f32>::zeros([64, 64]);
+        for step in 0..a.extent(1).div_ceil(64) {
+            let left = a.tile([64, 64]).at((own.start(0), step * 64)).load();
+            acc = dot(left, b.tile([64, 64]).at((step * 64, own.start(1))).load(), acc);
+        }
+        own.store(acc);
+    }
+
+    /// A row that takes a cluster of blocks.
+    #[kernel]
+    pub(super) fn long_rows(x: View<f32, 2>, out: View<f32, 2>, columns: u32) {
+        let row = x.partition([1, columns]).load();
+        out.partition([1, columns]).store(row / row.sum(1));
+    }
+}
+
+#[test]
+fn programs_are_launched_in_the_shape_they_were_compiled_for() {
+    Fake::new().run("programs_are_launched_in_the_shape_they_were_compiled_for", |driver| {
+        let device = gpu();
+        let add = device.program(&programs::add::stage().unwrap()).unwrap();
+        let x = device.upload(&[1.0f32; 12 * 200]).unwrap();
+        let view = x.view([12, 200]);
+        for _ in 0..3 {
+            add.run(&[&view, &view, &view]).unwrap();
+        }
+        assert_eq!(add.variants().len(), 1);
+        let threads = add.variants()[0].threads().unwrap();
+
+        let product = device.program(&programs::product::stage().unwrap()).unwrap();
+        let (a, b) =
+            (device.upload(&[bf16::ONE; 64 * 128]).unwrap(), device.alloc_zeroed::<f32>(64 * 64).unwrap());
+        let arguments = (a.view([64, 128]), a.view([128, 64]), b.view([64, 64]));
+        product.run(&[&arguments.0, &arguments.1, &arguments.2]).unwrap();
+        assert_eq!(product.variants()[0].build().maps.len(), 2);
+
+        let rows = device.program(&programs::long_rows::stage(131_072).unwrap()).unwrap();
+        let long = device.alloc_zeroed::<f32>(2 * 131_072).unwrap();
+        let view = long.view([2, 131_072]);
+        rows.run(&[&view, &view]).unwrap().expect_clean().unwrap();
+        let [blocks, ..] = rows.variants()[0].cluster().unwrap();
+
+        let launches = driver.launches();
+        let shapes: Vec<_> = launches.iter().map(|launch| (launch.grid, launch.block)).collect();
+        assert_eq!(shapes[..3], [([3, 2, 1], [threads, 1, 1]); 3]);
+        assert_eq!(shapes[3].0, [1, 1, 1]);
+        assert_eq!(shapes[4].0, [2 * blocks, 1, 1]);
+        drop((x, a, b, long, add, product, rows, device));
+        assert_eq!((driver.leaks(), driver.faults()), (vec![], vec![]));
+    });
+}

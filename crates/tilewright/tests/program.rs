@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use tilewright::compiler::Compiler;
-use tilewright::device::{Device, DeviceError, Fact};
+use tilewright::device::{BufferView, Device, DeviceError, Fact, Report};
 use tilewright::hardware::Arch;
 use tilewright::lang::tile::prelude::*;
 
@@ -239,7 +239,7 @@ fn nothing_to_do() {
     });
 }
 
-fn refused(outcome: Result<tilewright::device::Report, DeviceError>, expected: &str) {
+fn refused(outcome: Result<Report, DeviceError>, expected: &str) {
     assert_eq!(outcome.unwrap_err().to_string(), expected);
 }
 
@@ -333,8 +333,8 @@ fn overlaps_are_refused() {
         let program = device.program(&add::stage().unwrap()).unwrap();
         let x = device.upload(&[1.0f32; 200]).unwrap();
         let out = device.alloc::<f32>(200).unwrap();
-        let refuse = |first: &tilewright::device::BufferView<'_, f32, 2>,
-                      second: &tilewright::device::BufferView<'_, f32, 2>,
+        let refuse = |first: &BufferView<'_, f32, 2>,
+                      second: &BufferView<'_, f32, 2>,
                       names: &str,
                       found: &str| {
             refused(
@@ -476,7 +476,7 @@ fn pointers_and_no_grid() {
             "the grid of kernel `stray`: found no view with a partition, expected `View::partition` in the kernel, or the grid given with `launch`",
         );
         // Beyond the buffer: found out by both.
-        let outcome = program.launch(1, &[&x, &16u32]).and_then(|report| report.expect_clean());
+        let outcome = program.launch(1, &[&x, &16u32]).and_then(Report::expect_clean);
         let error = outcome.unwrap_err().to_string();
         assert!(error.contains("program.rs:"), "{error}");
     });

@@ -625,3 +625,78 @@ fn groups_of_rows_visit_every_block_once() {
         assert!(seen.iter().all(|place| u64::from(place[0]) < rows && u64::from(place[1]) < columns));
     }
 }
+
+#[kernel]
+fn shared(x: View<f32, 2>, out: View<f32, 2>, deep: View<u32, 4>) {
+    let tile = x.partition([8, 32]).load();
+    // Asked for twice: the same tile.
+    out.partition([8, 32]).store(tile);
+    out.unit_stride(1).partition([8, 32]).store(tile + 1f32);
+    deep.partition([1, 2, 4, 8]).store(0u32);
+}
+
+#[test]
+fn partitions_are_known_to_the_host() {
+    let kernel = shared::stage().unwrap();
+    let views = kernel.views();
+    assert_eq!(views[1].partition, Some(vec![8, 32]));
+    assert_eq!(views[0].grid(&[17, 32]), Some([3, 1, 1]));
+    assert_eq!(views[0].grid(&[17]), None);
+    assert_eq!(views[0].grid(&[0, 5]), Some([0, 1, 1]));
+    assert_eq!(views[0].grid(&[1 << 36, 5]), None);
+    // The axes before the last two share an id.
+    assert_eq!(views[2].grid(&[3, 5, 9, 17]), Some([9, 3, 3]));
+    assert_eq!(matmul::stage(16, 16, 16).unwrap().views()[2].partition, None);
+    assert_eq!(matmul::stage(16, 16, 16).unwrap().views()[2].grid(&[16, 16]), None);
+}
+
+fn messages(staged: Result<Kernel, Error>) -> Vec<String> {
+    staged.unwrap_err().diagnostics.into_iter().map(|diagnostic| diagnostic.message).collect()
+}
+
+#[kernel]
+fn two_partitions(x: View<f32, 2>) {
+    x.partition([8, 32]).store(0f32);
+    x.partition([8, 16]).store(0f32);
+    x.transpose().partition([8, 32]).store(0f32);
+    x.row(0).partition([8]).store(0f32);
+}
+
+#[kernel]
+fn stray_tile(x: View<f32, 2>) {
+    x.partition([8, 32]).store(0f32);
+    x.tile([8, 32]).block((program_id(0), program_id(1))).store(1f32);
+}
+
+#[kernel]
+fn stray_row(x: View<f32, 2>) {
+    let own = x.partition([8, 32]).load();
+    x.row(3).tile([32]).at(0).store(own.sum(0).squeeze(0));
+}
+
+#[kernel]
+fn stray_points(x: View<u32, 1>) {
+    x.partition([32]).store(0u32);
+    let _ = x.points(arange(32)).atomic_add(1u32);
+}
+
+#[test]
+fn a_program_stores_to_its_own_tile_only() {
+    let parameter = "`partition` of a view that is no parameter; call it on the parameter itself, or use `tile` and `block`";
+    assert_eq!(
+        messages(two_partitions::stage()),
+        [
+            "a partition into tiles of [8, 16], and another of the same view into [8, 32]; expected the same tiles",
+            parameter,
+            parameter
+        ]
+    );
+    for staged in [stray_tile::stage(), stray_row::stage(), stray_points::stage()] {
+        assert_eq!(
+            messages(staged),
+            [
+                "`x` is stored to outside of its partition; store to the tile of `partition` only, or do not partition the view"
+            ]
+        );
+    }
+}

@@ -3,7 +3,7 @@
 //! | device | what it is | what it is for |
 //! | --- | --- | --- |
 //! | [`Device::cuda`] | a GPU, through [`cuda`](crate::cuda) | speed |
-//! | [`Device::cpu`] | this computer, executing the same PTX | results where there is no GPU |
+//! | [`Device::cpu`] | this computer, executing the same PTX, or kernels on tiles as they are written | results where there is no GPU |
 //! | [`Device::simulator`] | the same, with every check of [`sim`](crate::sim) | finding out what is wrong |
 //!
 //! [`Device::best`] is the first that works; [`available`] are all. What runs on one runs on all, and says the same when arguments are
@@ -37,6 +37,8 @@
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Kernels on tiles are [programs](Program): they are launched with tensors in buffers, and compiled for what is true of these.
 //!
 //! PTX text of any origin is loaded the same way; what it does not say (the block, dynamic shared memory) is given:
 //!
@@ -495,7 +497,7 @@ impl Device {
     ///
     /// ```
     /// use tilewright::lang::tile::prelude::*;
-    /// use tilewright::prelude::{Device, kernel};
+    /// use tilewright::prelude::Device;
     ///
     /// #[kernel]
     /// fn softmax(x: View<f32, 2>, out: View<f32, 2>, columns: u32) {

@@ -45,7 +45,7 @@ pub(super) fn of_view(view: &Tensor<'_>, tiles: &[u64; RANK]) -> u32 {
     let far = |&stride: &u64| stride.saturating_mul(u64::from(view.element.bytes())) >= 1 << 40;
     let mapped = !view.is_empty() && !view.strides.iter().any(far);
     let mut word = if mapped { of_pointer(view.address()) } else { 0 };
-    for axis in 0..view.rank {
+    for (axis, &tile) in tiles.iter().enumerate().take(view.rank) {
         let (extent, stride) = (view.extents[axis], view.strides[axis]);
         let of_stride = match stride {
             1 => IS,
@@ -54,7 +54,7 @@ pub(super) fn of_view(view: &Tensor<'_>, tiles: &[u64; RANK]) -> u32 {
             _ => 0,
         };
         let of_extent = match extent {
-            _ if tiles[axis] == extent && extent > 0 => IS,
+            _ if tile == extent && extent > 0 => IS,
             _ if stride == 1 && extent.is_multiple_of(wide) => MULTIPLE,
             _ => 0,
         };

@@ -30,7 +30,7 @@ use variants::{Entry, MapPlan, Source, Variants};
 /// ```
 /// use tilewright::device::Fact;
 /// use tilewright::lang::tile::prelude::*;
-/// use tilewright::prelude::{Device, kernel};
+/// use tilewright::prelude::Device;
 ///
 /// /// out = a * x + y
 /// #[kernel]
@@ -123,7 +123,7 @@ impl Body {
             return Err(DeviceError::ThreadKernel { kernel: kernel.name().to_owned() });
         }
         let interpreter = match device.kind() {
-            DeviceKind::Cpu => Some(interp::Program::new(kernel.func())?),
+            DeviceKind::Cpu => Some(interp::Program::new(kernel.func())?.parallel(true)),
             DeviceKind::Cuda | DeviceKind::Simulator => None,
         };
         Ok(Body {
@@ -360,7 +360,7 @@ impl Program {
     /// ```
     /// use tilewright::device::Fact;
     /// use tilewright::lang::tile::prelude::*;
-    /// use tilewright::prelude::{Device, kernel};
+    /// use tilewright::prelude::Device;
     ///
     /// #[kernel]
     /// fn row_sums(x: View<f32, 2>, out: View<f32, 1>) {

@@ -88,9 +88,9 @@ fn overlap(a: &Tensor<'_>, b: &Tensor<'_>) -> bool {
 fn apart(a: &Tensor<'_>, b: &Tensor<'_>, distance: u64) -> bool {
     // The axes that matter to either, with the stride that both have: longest first.
     let mut axes = [(0, 1, 1); RANK];
-    for axis in 0..RANK {
+    for (axis, of_both) in axes.iter_mut().enumerate() {
         let (first, second) = (a.extents[axis], b.extents[axis]);
-        axes[axis] = match (first > 1, second > 1) {
+        *of_both = match (first > 1, second > 1) {
             (true, true) if a.strides[axis] != b.strides[axis] => return false,
             (true, _) => (a.strides[axis], first, second),
             (false, true) => (b.strides[axis], first, second),
