@@ -6,6 +6,7 @@
 pub mod examples;
 pub mod gemm;
 pub mod ladder;
+pub mod ops;
 mod registry;
 
 pub use registry::{Entry, KERNELS, find};

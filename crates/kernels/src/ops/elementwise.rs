@@ -1,0 +1,216 @@
+//! Functions of elements, a tile by a program.
+
+use std::sync::Arc;
+
+use tilewright_lang::tile::prelude::*;
+
+use crate::gemm::epilogue::{Binary, Formula, Real, Unary};
+
+/// A function that is built in, as a formula of one number.
+impl Formula for Unary {
+    fn name(&self) -> String {
+        Unary::name(*self).to_owned()
+    }
+
+    fn apply<R: Real>(&self, inputs: &[R]) -> R {
+        Unary::apply(*self, inputs[0])
+    }
+}
+
+/// The same of two numbers.
+impl Formula for Binary {
+    fn name(&self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    fn inputs(&self) -> usize {
+        2
+    }
+
+    fn apply<R: Real>(&self, inputs: &[R]) -> R {
+        Binary::apply(*self, inputs[0], inputs[1])
+    }
+}
+
+/// A formula as a compile-time parameter: two are equal if their names are.
+#[derive(Debug)]
+pub struct Named<F>(pub Arc<F>);
+
+impl<F> Clone for Named<F> {
+    fn clone(&self) -> Self {
+        Named(self.0.clone())
+    }
+}
+
+impl<F: Formula> PartialEq for Named<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name() == other.0.name()
+    }
+}
+
+/// The tile of this program.
+#[device]
+fn mine<T: Element>(view: View<T, 2>, shape: [u32; 2]) -> Place<T, 2> {
+    view.tile(shape).block((program_id(0), program_id(1)))
+}
+
+/// A formula of one matrix.
+#[kernel]
+pub fn elementwise1<T: Float, U: Float, F: Formula>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    formula: Named<F>,
+    shape: [u32; 2],
+) {
+    let a = mine(x, shape).load().cast::<f32>();
+    mine(y, shape).store(a.map(|a| formula.0.apply(&[a])).cast());
+}
+
+/// A formula of two.
+#[kernel]
+pub fn elementwise2<T: Float, U: Float, F: Formula>(
+    x0: View<T, 2>,
+    x1: View<T, 2>,
+    y: View<U, 2>,
+    formula: Named<F>,
+    shape: [u32; 2],
+) {
+    let (a, b) = (mine(x0, shape).load().cast::<f32>(), mine(x1, shape).load().cast::<f32>());
+    mine(y, shape).store((a, b).map(|(a, b)| formula.0.apply(&[a, b])).cast());
+}
+
+/// A formula of three.
+#[kernel]
+pub fn elementwise3<T: Float, U: Float, F: Formula>(
+    x0: View<T, 2>,
+    x1: View<T, 2>,
+    x2: View<T, 2>,
+    y: View<U, 2>,
+    formula: Named<F>,
+    shape: [u32; 2],
+) {
+    let (a, b) = (mine(x0, shape).load().cast::<f32>(), mine(x1, shape).load().cast::<f32>());
+    let c = mine(x2, shape).load().cast::<f32>();
+    mine(y, shape).store((a, b, c).map(|(a, b, c)| formula.0.apply(&[a, b, c])).cast());
+}
+
+/// The function of the gate of a gated linear unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `x * sigmoid(x)`.
+    Silu,
+    /// `x/2 * (1 + erf(x / sqrt(2)))`.
+    Gelu,
+    /// Its approximation by `tanh`.
+    GeluTanh,
+}
+
+/// `sqrt(2 / pi)`.
+const ROOT: f32 = 0.797_884_6;
+/// Of the cube, in the approximation of `gelu` by `tanh`.
+const CUBE: f32 = 0.044_715;
+
+impl Activation {
+    fn value(self, x: Tile<f32>) -> Tile<f32> {
+        match self {
+            Activation::Silu => x.silu(),
+            Activation::Gelu => x.gelu(),
+            Activation::GeluTanh => x.gelu_tanh(),
+        }
+    }
+
+    fn slope(self, x: Tile<f32>) -> Tile<f32> {
+        match self {
+            Activation::Silu => {
+                let s = x.sigmoid();
+                s * (x * (1.0f32 - s) + 1.0f32)
+            }
+            Activation::Gelu => {
+                let density = (x * x * -0.5f32).exp() * (ROOT / 2.0);
+                ((x * std::f32::consts::FRAC_1_SQRT_2).erf() + 1.0f32) * 0.5f32 + x * density
+            }
+            Activation::GeluTanh => {
+                let t = ((x * x * x * CUBE + x) * ROOT).tanh();
+                let inner = (x * x * (3.0 * CUBE) + 1.0f32) * ROOT;
+                (t + 1.0f32) * 0.5f32 + x * 0.5f32 * (1.0f32 - t * t) * inner
+            }
+        }
+    }
+}
+
+/// `y = activation(gate) * up`.
+#[kernel]
+pub fn glu<T: Float, U: Float>(
+    gate: View<T, 2>,
+    up: View<T, 2>,
+    y: View<U, 2>,
+    activation: Activation,
+    shape: [u32; 2],
+) {
+    let gate = mine(gate, shape).load().cast::<f32>();
+    let up = mine(up, shape).load().cast::<f32>();
+    mine(y, shape).store((activation.value(gate) * up).cast());
+}
+
+/// The gradients of gate and up.
+#[kernel]
+pub fn glu_backward<T: Float, U: Float>(
+    gate: View<T, 2>,
+    up: View<T, 2>,
+    dy: View<T, 2>,
+    dgate: View<U, 2>,
+    dup: View<U, 2>,
+    activation: Activation,
+    shape: [u32; 2],
+) {
+    let gate = mine(gate, shape).load().cast::<f32>();
+    let up = mine(up, shape).load().cast::<f32>();
+    let dy = mine(dy, shape).load().cast::<f32>();
+    mine(dgate, shape).store((dy * up * activation.slope(gate)).cast());
+    mine(dup, shape).store((dy * activation.value(gate)).cast());
+}
+
+/// The same numbers in another type, through f32.
+#[kernel]
+pub fn convert<T: Element, U: Element>(x: View<T, 2>, y: View<U, 2>, shape: [u32; 2]) {
+    mine(y, shape).store(mine(x, shape).load().cast::<f32>().cast());
+}
+
+/// Dropout: numbers whose random word is below a threshold become zero, the others are multiplied by `factor`. Four numbers share a
+/// counter.
+#[kernel]
+pub fn dropout<T: Float, U: Float>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    factor: Val<f32>,
+    threshold: Val<u64>,
+    seed: Val<u64>,
+    stream: Val<u64>,
+    shape: [u32; 2],
+) {
+    let from = mine(x, shape);
+    let columns = x.extent(1).cast::<u64>();
+    let numbers = from.load().cast::<f32>();
+    let halves = |n: Val<u64>| [n.cast::<u32>(), (n >> 32u32).cast::<u32>()];
+    let kept = (from.positions(0), from.positions(1), numbers).map(|(i, j, x)| {
+        let n = i.cast::<u64>() * columns + j.cast::<u64>();
+        let [low, high] = halves(n >> 2u32);
+        let words = philox4x32([low, high, halves(stream)[0], halves(stream)[1]], halves(seed));
+        let lane = n.cast::<u32>() & 3u32;
+        let word = pick(lane, words);
+        keep(word.cast::<u64>(), threshold, x * factor)
+    });
+    mine(y, shape).store(kept.cast());
+}
+
+#[device]
+fn pick(lane: Val<u32>, words: [Val<u32>; 4]) -> Val<u32> {
+    let low = select(lane == 0, words[0], words[1]);
+    let high = select(lane == 2, words[2], words[3]);
+    select(lane < 2, low, high)
+}
+
+#[device]
+fn keep(word: Val<u64>, threshold: Val<u64>, x: Val<f32>) -> Val<f32> {
+    select(word >= threshold, x, 0.0f32)
+}

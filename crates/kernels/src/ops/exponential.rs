@@ -1,0 +1,222 @@
+//! Softmax of rows, with all its masks, its gradient, and the cross entropy that is made of it.
+
+use tilewright_lang::tile::prelude::*;
+
+use super::Padded;
+
+/// What is made of the exponentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Probabilities.
+    Probabilities,
+    /// Their logarithms.
+    Logarithms,
+}
+
+impl Form {
+    /// What a column that does not count gets.
+    fn nothing(self) -> f32 {
+        match self {
+            Form::Probabilities => 0.0,
+            Form::Logarithms => f32::NEG_INFINITY,
+        }
+    }
+}
+
+/// Rows of scaled numbers become probabilities. Rows of nothing but -inf become zeros.
+#[device]
+fn normalised(x: Tile<f32>, form: Form) -> Tile<f32> {
+    let most = x.max(1);
+    let most = select(most == f32::NEG_INFINITY, 0.0f32, most);
+    let shifted = x - most;
+    let e = shifted.exp();
+    let sum = e.sum(1);
+    let sum = select(sum == 0.0f32, 1.0f32, sum);
+    match form {
+        Form::Probabilities => e * sum.recip(),
+        Form::Logarithms => shifted - sum.log(),
+    }
+}
+
+/// The same, over the columns that count.
+#[device]
+fn normalised_where(counts: Tile<bool>, x: Tile<f32>, form: Form) -> Tile<f32> {
+    let y = normalised(select(counts, x, f32::NEG_INFINITY), form);
+    select(counts, y, form.nothing())
+}
+
+/// Softmax of each row, `shape[0]` of them by a program; `shape[1]` is at least the length of a row. If it is causal, the rows are queries,
+/// `queries` for each matrix, of which the last sees all columns.
+#[kernel]
+pub fn softmax<T: Padded, U: Float>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    queries: Val<u32>,
+    form: Form,
+    causal: bool,
+    shape: [u32; 2],
+) {
+    let from = x.tile(shape).block((program_id(0), 0));
+    let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
+    let y = y.tile(shape).block((program_id(0), 0));
+    if causal {
+        let last = from.positions(0).bitcast::<u32>() % queries + x.extent(1);
+        let counts = from.positions(1).bitcast::<u32>() + queries <= last;
+        y.store(normalised_where(counts, numbers, form).cast());
+    } else {
+        y.store(normalised(numbers, form).cast());
+    }
+}
+
+/// Softmax with a position for each row, which sees the columns up to and including that one.
+#[kernel]
+pub fn softmax_positions<T: Padded, U: Float>(
+    x: View<T, 2>,
+    positions: View<i32, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    form: Form,
+    shape: [u32; 2],
+) {
+    let from = x.tile(shape).block((program_id(0), 0));
+    let position = positions.tile([shape[0], 1]).block((program_id(0), 0)).load();
+    let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
+    let seen = normalised_where(from.positions(1) <= position, numbers, form);
+    y.tile(shape).block((program_id(0), 0)).store(seen.cast());
+}
+
+/// Softmax over the columns where a mask is true.
+#[kernel]
+pub fn softmax_masked<T: Padded, U: Float>(
+    x: View<T, 2>,
+    mask: View<bool, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    form: Form,
+    shape: [u32; 2],
+) {
+    let counts = mask.tile(shape).block((program_id(0), 0)).load();
+    let numbers = x.tile(shape).block((program_id(0), 0)).load_or(T::LOWEST).cast::<f32>() * scale;
+    y.tile(shape).block((program_id(0), 0)).store(normalised_where(counts, numbers, form).cast());
+}
+
+/// Softmax of rows of any length, one by a program, `width` columns at a time: once through the row for its largest number and the sum of
+/// exponentials, which are corrected when a larger one comes, and once more for the results.
+#[kernel]
+pub fn softmax_long<T: Padded, U: Float>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    queries: Val<u32>,
+    form: Form,
+    causal: bool,
+    width: u32,
+) {
+    let row = program_id(0);
+    let steps = x.extent(1).div_ceil(width);
+    let seen = if causal { row % queries + 1 + x.extent(1) } else { x.extent(1) + queries };
+    let numbers = |step: Val<u32>| {
+        let from = x.tile([1, width]).block((row, step));
+        let counts = from.positions(1).bitcast::<u32>().map(|j| j + queries).map(move |j| less(j, seen));
+        (counts, select(counts, from.load_or(T::LOWEST).cast::<f32>() * scale, f32::NEG_INFINITY))
+    };
+    let mut most = Tile::<f32>::full([1, 1], f32::NEG_INFINITY);
+    let mut sum = Tile::<f32>::zeros([1, 1]);
+    for step in 0..steps {
+        let (_, x) = numbers(step);
+        let larger = most.maximum(x.max(1));
+        // Before the first number there is nothing to correct.
+        let shift = select(larger == f32::NEG_INFINITY, 0.0f32, larger);
+        sum = sum * (most - shift).exp() + (x - shift).exp().sum(1);
+        most = larger;
+    }
+    let shift = select(most == f32::NEG_INFINITY, 0.0f32, most);
+    let sum = select(sum == 0.0f32, 1.0f32, sum);
+    let (inverse, log) = (sum.recip(), sum.log());
+    for step in 0..steps {
+        let (counts, x) = numbers(step);
+        let result = match form {
+            Form::Probabilities => (x - shift).exp() * inverse,
+            Form::Logarithms => x - shift - log,
+        };
+        y.tile([1, width]).block((row, step)).store(select(counts, result, form.nothing()).cast());
+    }
+}
+
+#[device]
+fn less(a: Val<u32>, b: Val<u32>) -> Val<bool> {
+    a < b
+}
+
+/// The gradient of softmax, from its results.
+#[kernel]
+pub fn softmax_backward<T: Padded, U: Float>(
+    y: View<T, 2>,
+    dy: View<T, 2>,
+    dx: View<U, 2>,
+    scale: Val<f32>,
+    form: Form,
+    shape: [u32; 2],
+) {
+    let i = program_id(0);
+    let dy = dy.tile(shape).block((i, 0)).load().cast::<f32>();
+    let result = match form {
+        Form::Probabilities => {
+            let y = y.tile(shape).block((i, 0)).load().cast::<f32>();
+            let counts = y != 0.0f32;
+            let dy = select(counts, dy, 0.0f32);
+            select(counts, y * (dy - (y * dy).sum(1)), 0.0f32)
+        }
+        Form::Logarithms => {
+            let y = y.tile(shape).block((i, 0)).load_or(T::LOWEST).cast::<f32>();
+            let counts = y != f32::NEG_INFINITY;
+            let dy = select(counts, dy, 0.0f32);
+            select(counts, dy - y.exp() * dy.sum(1), 0.0f32)
+        }
+    };
+    dx.tile(shape).block((i, 0)).store((result * scale).cast());
+}
+
+/// Cross entropy of each row with its target; `smooth` and `squares` say whether smoothing and the squares of `lse` are wanted.
+#[kernel]
+pub fn cross_entropy<T: Padded, I: AxisNumber>(
+    x: View<T, 2>,
+    targets: View<I, 2>,
+    losses: View<f32, 2>,
+    ignore: Val<i64>,
+    smoothing: Val<f32>,
+    z_loss: Val<f32>,
+    smooth: bool,
+    squares: bool,
+    shape: [u32; 2],
+) {
+    let i = program_id(0);
+    let from = x.tile(shape).block((i, 0));
+    let target = targets.tile([shape[0], 1]).block((i, 0)).load().cast::<i64>();
+    let numbers = from.load_or(T::LOWEST).cast::<f32>();
+    let most = numbers.max(1);
+    let lse = most + (numbers - most).exp().sum(1).log();
+    let column = from.positions(1).cast::<i64>();
+    // At most one column is the target: the sum is its number. Where no column is, the loss is NaN.
+    let known = (target >= 0i64) & (target < x.extent(1).cast::<i64>());
+    let chosen = select(column == target, numbers, 0.0f32).sum(1);
+    let mut loss = lse - chosen;
+    if smooth {
+        let inside = select(column < x.extent(1).cast::<i64>(), numbers, 0.0f32);
+        let mean = inside.sum(1) / x.extent(1).cast::<f32>();
+        loss += (chosen - mean) * smoothing;
+    }
+    if squares {
+        loss += lse * lse * z_loss;
+    }
+    let loss = select(known, loss, f32::NAN);
+    losses.tile([shape[0], 1]).block((i, 0)).store(select(target == ignore, 0.0f32, loss));
+}
+
+/// Integers that say which column is meant.
+pub trait AxisNumber: Integer {}
+
+impl AxisNumber for i32 {}
+impl AxisNumber for i64 {}
+impl AxisNumber for u32 {}

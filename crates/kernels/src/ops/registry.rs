@@ -1,0 +1,64 @@
+//! Kernels of this folder in configurations that compile, so that tests can find them.
+
+use tilewright_hardware::Arch;
+use tilewright_lang::{Error, Kernel, bf16};
+
+use super::{
+    Activation, Form, Kind, arg_rows, convert, cross_entropy, cumulative_sum, dropout, embedding, glu,
+    glu_backward, layer_norm, reduce_rows, rms_norm, rms_norm_adding, softmax, softmax_backward,
+    softmax_long, softmax_masked, softmax_positions, top_k, transpose,
+};
+use crate::Entry;
+
+const fn entry(name: &'static str, summary: &'static str, stage: fn() -> Result<Kernel, Error>) -> Entry {
+    Entry { name, summary, needs: Arch::SM_80, registers: 255, stage }
+}
+
+/// A configuration of each kernel: rows of 1536, or of what it is for.
+pub static OPERATORS: &[Entry] = &[
+    entry("softmax", "softmax of rows of 1536 bf16", || {
+        softmax::stage::<bf16, bf16>(Form::Probabilities, false, [1, 1536])
+    }),
+    entry("softmax_positions", "causal log-softmax of rows of 1000 f32", || {
+        softmax_positions::stage::<f32, f32>(Form::Logarithms, [1, 1000])
+    }),
+    entry("softmax_masked", "masked softmax of rows of 33 f32, 31 at a time", || {
+        softmax_masked::stage::<f32, f32>(Form::Probabilities, [31, 33])
+    }),
+    entry("softmax_long", "softmax of rows of any length of bf16", || {
+        softmax_long::stage::<bf16, bf16>(Form::Probabilities, false, 4096)
+    }),
+    entry("softmax_backward", "the gradient of softmax of rows of 1536 bf16", || {
+        softmax_backward::stage::<bf16, bf16>(Form::Probabilities, [1, 1536])
+    }),
+    entry("cross_entropy", "cross entropy of rows of 8192 bf16", || {
+        cross_entropy::stage::<bf16, i64>(true, true, [1, 8192])
+    }),
+    entry("rms_norm", "RMSNorm of rows of 4096 bf16", || {
+        rms_norm::stage::<bf16, bf16, bf16>(true, [1, 4096])
+    }),
+    entry("rms_norm_adding", "RMSNorm of sums in rows of 4096 bf16", || {
+        rms_norm_adding::stage::<bf16, f32, bf16>(true, [1, 4096])
+    }),
+    entry("layer_norm", "LayerNorm of rows of 1536 f32", || {
+        layer_norm::stage::<f32, f32, f32>(true, true, [1, 1536])
+    }),
+    entry("glu", "SwiGLU of bf16", || glu::stage::<bf16, bf16>(Activation::Silu, [1, 4096])),
+    entry("glu_backward", "the gradient of SwiGLU of bf16", || {
+        glu_backward::stage::<bf16, bf16>(Activation::Silu, [1, 4096])
+    }),
+    entry("reduce_rows", "sums of rows of 4096 bf16", || {
+        reduce_rows::stage::<bf16, f32>(Kind::Sum, [1, 4096])
+    }),
+    entry("arg_rows", "the column of the largest in rows of 1000 f32", || {
+        arg_rows::stage::<f32>(false, [1, 1000])
+    }),
+    entry("top_k", "the 8 largest of rows of 256 f32", || top_k::stage::<f32>(8, false, [4, 256])),
+    entry("cumulative_sum", "cumulative sums of rows of 1536 f32", || {
+        cumulative_sum::stage::<f32, f32>(false, false, [1, 1536])
+    }),
+    entry("transpose", "transpose of bf16, tiles of 32 x 32", || transpose::stage::<bf16>(32)),
+    entry("embedding", "rows of a table of bf16 by index", || embedding::stage::<bf16, i32>(4096)),
+    entry("convert", "bf16 from f32", || convert::stage::<f32, bf16>([1, 4096])),
+    entry("dropout", "dropout of bf16", || dropout::stage::<bf16, bf16>([1, 1024])),
+];
