@@ -3,6 +3,7 @@
 //! This crate is the front door: it gathers the layers of the workspace under one name. Today these are
 //!
 //! * [`gemm`]: matrix products, planned and computed with one call on GPU, CPU and simulator;
+//! * [`ops`]: softmax, norms and the other operators between matrix products;
 //! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
 //! * [`ir`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
 //! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
@@ -42,6 +43,7 @@ extern crate self as tilewright;
 pub mod device;
 pub mod gemm;
 pub mod ladder;
+pub mod ops;
 
 pub use tilewright_codegen as codegen;
 pub use tilewright_compiler as compiler;

@@ -1,0 +1,132 @@
+//! Operators on this computer: matrices out of its memory and back, and rows for all cores.
+//!
+//! All inputs are copied out before anything is written, so that results may lie anywhere. Operators are plain loops over f32, with
+//! sums in f64.
+
+use rayon::prelude::*;
+use tilewright_sim::{SimError, Simulator};
+
+use super::{Error, NumberItem, Rows};
+use crate::device::{Device, DeviceError, DynBuffer, Item};
+
+/// A matrix without gaps.
+#[derive(Clone, Debug)]
+pub(super) struct Grid<T> {
+    pub(super) values: Vec<T>,
+    pub(super) columns: usize,
+}
+
+impl<T: Copy> Grid<T> {
+    pub(super) fn filled((rows, columns): (usize, usize), value: T) -> Grid<T> {
+        Grid { values: vec![value; rows * columns], columns }
+    }
+
+    pub(super) fn row(&self, row: usize) -> &[T] {
+        &self.values[row * self.columns..][..self.columns]
+    }
+}
+
+impl<T: Copy + Send> Grid<T> {
+    /// All rows with their numbers, for all cores.
+    pub(super) fn each_row(&mut self, work: impl Fn(usize, &mut [T]) + Send + Sync) {
+        let columns = self.columns.max(1);
+        self.values.par_chunks_mut(columns).enumerate().for_each(|(row, values)| work(row, values));
+    }
+}
+
+/// A number for each of so many rows, by all cores.
+pub(super) fn per_row<T: Send>(rows: usize, value: impl Fn(usize) -> T + Send + Sync) -> Grid<T> {
+    Grid { values: (0..rows).into_par_iter().map(value).collect(), columns: 1 }
+}
+
+/// The memory of a device that is this computer.
+pub(super) struct Host<'m>(&'m mut Simulator);
+
+/// Computes with the memory of the CPU.
+pub(super) fn on_cpu<R>(
+    device: &Device,
+    work: impl FnOnce(Host<'_>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    device.with_memory(|memory| work(Host(memory))).ok_or(DeviceError::OtherDevice)?
+}
+
+fn failed(error: SimError) -> Error {
+    DeviceError::from(error).into()
+}
+
+impl Host<'_> {
+    /// The elements of a matrix, row by row.
+    pub(super) fn read<T: Item>(&self, rows: &Rows<'_, T>) -> Result<Grid<T>, Error> {
+        let (count, columns) = rows.extents();
+        let memory = DynBuffer::from(&rows.memory()?);
+        if rows.is_empty() {
+            return Ok(Grid { values: Vec::new(), columns });
+        }
+        let bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
+        let place = self.0.at(memory.address(), bytes).map_err(failed)?;
+        let all = T::decode(self.0.bytes(place).map_err(failed)?);
+        let (down, right) = rows.strides();
+        if (down, right) == (columns, 1) {
+            return Ok(Grid { values: all, columns });
+        }
+        let places = (0..count).flat_map(|i| (0..columns).map(move |j| i * down + j * right));
+        Ok(Grid { values: places.map(|at| all[at]).collect(), columns })
+    }
+
+    /// The same as f32.
+    pub(super) fn numbers<T: NumberItem>(&self, rows: &Rows<'_, T>) -> Result<Grid<f32>, Error> {
+        let Grid { values, columns } = self.read(rows)?;
+        Ok(Grid { values: values.into_par_iter().map(T::to_f32).collect(), columns })
+    }
+
+    /// Puts elements where they belong; what lies between them stays as it is.
+    pub(super) fn write<T: Item>(&mut self, rows: &Rows<'_, T>, grid: &Grid<T>) -> Result<(), Error> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let memory = DynBuffer::from(&rows.memory()?);
+        let bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
+        let place = self.0.at(memory.address(), bytes).map_err(failed)?;
+        let (columns, (down, right)) = (grid.columns, rows.strides());
+        if (down, right) == (columns, 1) {
+            return self.0.write(place, &T::encode(&grid.values)).map_err(failed);
+        }
+        let mut all = T::decode(self.0.bytes(place).map_err(failed)?);
+        for (i, row) in grid.values.chunks(columns).enumerate() {
+            row.iter().enumerate().for_each(|(j, value)| all[i * down + j * right] = *value);
+        }
+        self.0.write(place, &T::encode(&all)).map_err(failed)
+    }
+
+    /// Rounds numbers and puts them where they belong.
+    pub(super) fn write_numbers<T: NumberItem>(
+        &mut self,
+        rows: &Rows<'_, T>,
+        grid: &Grid<f32>,
+    ) -> Result<(), Error> {
+        let values = grid.values.par_iter().map(|&value| T::from_f32(value)).collect();
+        self.write(rows, &Grid { values, columns: grid.columns })
+    }
+}
+
+/// Rounds a sum.
+#[allow(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
+pub(super) fn rounded(value: f64) -> f32 {
+    value as f32
+}
+
+/// A count as a divisor.
+#[allow(clippy::cast_precision_loss, reason = "below 2^32")]
+pub(super) fn count(n: usize) -> f64 {
+    n as f64
+}
+
+/// The sum of numbers, in f64.
+pub(super) fn sum(numbers: impl Iterator<Item = f32>) -> f64 {
+    numbers.map(f64::from).sum()
+}
+
+/// The largest number; NaN if there is one, minus infinity if there is nothing.
+pub(super) fn largest(numbers: impl Iterator<Item = f32>) -> f32 {
+    numbers.fold(f32::NEG_INFINITY, |a, b| if a.is_nan() || b <= a { a } else { b })
+}

@@ -1,0 +1,210 @@
+//! [`CrossEntropy`]: how far rows of logits are from the columns that should have been chosen.
+//!
+//! With `lse = log(sum(exp(x)))` of a row of `x`, its target `t`, smoothing `s` and weight `z`, the loss of the row is
+//! `lse - (1 - s) * x[t] - s * mean(x) + z * lse^2`.
+//!
+//! * A row whose target is the one to [ignore](CrossEntropy::ignore) has the loss 0 and the gradient 0, whatever the row holds.
+//! * A target that is no column gives NaN, as loss and as gradient of the whole row.
+//! * NaN or +inf in a row gives NaN. -inf is a column that cannot be chosen: a row that should have chosen it has the loss
+//!   +inf, and one of nothing but -inf NaN.
+//! * No rows: nothing is written. No columns: every target is none of them.
+//!
+//! Gradients work in place: `dx` may be exactly `x`.
+
+use tilewright_kernels::ops as kernels;
+
+use super::cpu::{count, largest, on_cpu, per_row, rounded, sum};
+use super::launch::{Launch, key, programs, whole_rows};
+use super::rows::{Operands, expect_extents};
+use super::{Error, FloatItem, IndexItem, Rows};
+use crate::device::{Device, DeviceKind};
+
+/// Cross entropy of each row with its target.
+///
+/// ```
+/// use tilewright::ops::{CrossEntropy, Rows};
+/// use tilewright::prelude::*;
+///
+/// let device = Device::cpu();
+/// let logits = device.upload(&[0.0f32, 0.0, 100.0, 0.0])?; // 2 x 2
+/// let (targets, losses) = (device.upload(&[1i32, 0])?, device.alloc::<f32>(2)?);
+/// CrossEntropy::new().run(&device, Rows::new(&logits, 2, 2), &targets, &losses)?;
+/// assert_eq!(losses.to_vec()?, [2f32.ln(), 0.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CrossEntropy {
+    ignore: i64,
+    smoothing: f32,
+    z_loss: f32,
+}
+
+impl Default for CrossEntropy {
+    fn default() -> Self {
+        CrossEntropy::new()
+    }
+}
+
+impl CrossEntropy {
+    /// Without smoothing; targets of -100 are ignored.
+    #[must_use]
+    pub fn new() -> CrossEntropy {
+        CrossEntropy { ignore: -100, smoothing: 0.0, z_loss: 0.0 }
+    }
+
+    /// With another target that is ignored.
+    #[must_use]
+    pub fn ignore(self, target: i64) -> Self {
+        CrossEntropy { ignore: target, ..self }
+    }
+
+    /// With so much of the target spread over all columns.
+    #[must_use]
+    pub fn smoothing(self, smoothing: f32) -> Self {
+        CrossEntropy { smoothing, ..self }
+    }
+
+    /// With this weight for the square of `lse`, which keeps logits small.
+    #[must_use]
+    pub fn z_loss(self, weight: f32) -> Self {
+        CrossEntropy { z_loss: weight, ..self }
+    }
+
+    /// Computes the loss of each row of `x`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn run<'r, T: FloatItem, I: IndexItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        targets: impl Into<Rows<'r, I>>,
+        losses: impl Into<Rows<'r, f32>>,
+    ) -> Result<(), Error> {
+        let x = x.into();
+        let (rows, _) = x.extents();
+        let (targets, losses) = (targets.into().as_column(rows), losses.into().as_column(rows));
+        let mut operands = self.operands(device, &x, &targets)?;
+        expect_extents("losses", &losses, (rows, 1), "one for each row of `x`")?;
+        operands.apart("losses", &losses)?;
+        if device.kind() != DeviceKind::Cpu {
+            let Some(shape) = whole_rows(x.extents()) else {
+                return Err(Error::no_kernel("cross entropy of so long rows", device));
+            };
+            let (smooth, squares) = (self.smoothing != 0.0, self.z_loss != 0.0);
+            let key =
+                key("cross_entropy", &[T::ELEMENT, I::ELEMENT], &[smooth.into(), squares.into()], shape);
+            let programs = [programs(x.extents(), shape)[0], 1];
+            let launch = Launch::new().view(&x)?.view(&targets)?.view(&losses)?;
+            let launch = launch.number(self.ignore).number(self.smoothing).number(self.z_loss);
+            return launch.run(device, &key, programs, || {
+                kernels::cross_entropy::stage::<T, I>(smooth, squares, shape)
+            });
+        }
+        on_cpu(device, |mut host| {
+            let (x, targets) = (host.numbers(&x)?, host.read(&targets)?);
+            let out = per_row(rows, |row| self.loss(x.row(row), targets.values[row].index()));
+            host.write(&losses, &out)
+        })
+    }
+
+    /// Computes the gradient `dx` of `x` from that of the losses, one for each row or one for all.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn backward<'r, T: FloatItem, I: IndexItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        targets: impl Into<Rows<'r, I>>,
+        dlosses: impl Into<Rows<'r, f32>>,
+        dx: impl Into<Rows<'r, U>>,
+    ) -> Result<(), Error> {
+        let (x, dx) = (x.into(), dx.into());
+        let (rows, _) = x.extents();
+        let targets = targets.into().as_column(rows);
+        let dlosses = dlosses.into().as_column(rows).broadcast_rows(rows);
+        let mut operands = self.operands(device, &x, &targets)?;
+        expect_extents("dlosses", &dlosses, (rows, 1), "one for each row of `x`, or one for all")?;
+        operands.input("dlosses", &dlosses)?;
+        expect_extents("dx", &dx, x.extents(), "as `x` has")?;
+        operands.result("dx", &dx)?;
+        if device.kind() != DeviceKind::Cpu {
+            return Err(Error::no_kernel("the gradient of cross entropy", device));
+        }
+        on_cpu(device, |mut host| {
+            let (mut grid, targets, given) = (host.numbers(&x)?, host.read(&targets)?, host.read(&dlosses)?);
+            grid.each_row(|row, values| {
+                self.gradient(values, targets.values[row].index(), given.values[row]);
+            });
+            host.write_numbers(&dx, &grid)
+        })
+    }
+
+    fn operands<'d, T: FloatItem, I: IndexItem>(
+        &self,
+        device: &'d Device,
+        x: &Rows<'_, T>,
+        targets: &Rows<'_, I>,
+    ) -> Result<Operands<'d>, Error> {
+        if !(0.0..=1.0).contains(&self.smoothing) {
+            let found = self.smoothing.to_string();
+            return Err(Error::argument(
+                "smoothing",
+                found,
+                "a number from 0 to 1",
+                "give a part of the target",
+            ));
+        }
+        let mut operands = Operands::on(device);
+        operands.input("x", x)?;
+        expect_extents("targets", targets, (x.extents().0, 1), "one for each row of `x`")?;
+        operands.input("targets", targets)?;
+        Ok(operands)
+    }
+
+    fn loss(&self, x: &[f32], target: i64) -> f32 {
+        if target == self.ignore {
+            return 0.0;
+        }
+        let Some(&chosen) = usize::try_from(target).ok().and_then(|target| x.get(target)) else {
+            return f32::NAN;
+        };
+        let lse = log_sum_exp(x);
+        let chosen = f64::from(chosen);
+        let mut loss = lse - chosen;
+        // What is not asked for is left out, rather than multiplied by zero: zero times infinity is NaN.
+        if self.smoothing != 0.0 {
+            loss += f64::from(self.smoothing) * (chosen - sum(x.iter().copied()) / count(x.len()));
+        }
+        if self.z_loss != 0.0 {
+            loss += f64::from(self.z_loss) * lse * lse;
+        }
+        rounded(loss)
+    }
+
+    fn gradient(&self, x: &mut [f32], target: i64, given: f32) {
+        let column = usize::try_from(target).ok().filter(|column| *column < x.len());
+        let (lse, share) = (log_sum_exp(x), f64::from(self.smoothing) / count(x.len()));
+        for (j, value) in x.iter_mut().enumerate() {
+            *value = match column {
+                _ if target == self.ignore => 0.0,
+                None => f32::NAN,
+                Some(column) => {
+                    let hit = if j == column { 1.0 - f64::from(self.smoothing) } else { 0.0 };
+                    let weight = (f64::from(*value) - lse).exp() * (1.0 + 2.0 * f64::from(self.z_loss) * lse);
+                    rounded(f64::from(given) * (weight - hit - share))
+                }
+            };
+        }
+    }
+}
+
+/// `log(sum(exp(x)))`.
+fn log_sum_exp(x: &[f32]) -> f64 {
+    let most = largest(x.iter().copied());
+    if most == f32::NEG_INFINITY {
+        return f64::NEG_INFINITY;
+    }
+    f64::from(most) + x.iter().map(|x| (f64::from(*x) - f64::from(most)).exp()).sum::<f64>().ln()
+}

@@ -1,0 +1,214 @@
+//! [`LayerNorm`]: rows with their mean taken away, divided by their standard deviation.
+//!
+//! `y = (x - mean) * rsqrt(variance + epsilon) * weight + bias` for each row, with the variance as the mean of `(x - mean)^2`.
+//!
+//! * NaN or infinity in a row makes the row NaN. A row of equal numbers is `bias` where `epsilon` is above zero.
+//! * No rows: nothing is written but gradients of weights and biases, which are 0. No columns: nothing is written.
+//!
+//! Works in place: `y` may be exactly `x`, and `dx` exactly `x` or `dy`.
+
+use tilewright_kernels::ops as kernels;
+
+use super::cpu::{Grid, count, on_cpu, rounded, sum};
+use super::launch::{Launch, key, programs, whole_rows};
+use super::rows::{Operands, expect_extents};
+use super::{Error, FloatItem, Rows};
+use crate::device::{Device, DeviceKind};
+
+/// LayerNorm of each row.
+///
+/// ```
+/// use tilewright::ops::{LayerNorm, Rows};
+/// use tilewright::prelude::*;
+///
+/// let device = Device::cpu();
+/// let x = device.upload(&[1.0f32, 3.0, 7.0, 5.0])?; // 2 x 2
+/// let (b, y) = (device.upload(&[0.5f32, 0.5])?, device.alloc::<f32>(4)?);
+/// LayerNorm::new(0.0).bias(&b).run(&device, Rows::new(&x, 2, 2), Rows::new(&y, 2, 2))?;
+/// assert_eq!(y.to_vec()?, [-0.5, 1.5, 1.5, -0.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNorm<'a, W = f32> {
+    epsilon: f32,
+    weight: Option<Rows<'a, W>>,
+    bias: Option<Rows<'a, W>>,
+}
+
+impl LayerNorm<'_> {
+    /// Without weights and biases.
+    #[must_use]
+    pub fn new(epsilon: f32) -> Self {
+        LayerNorm { epsilon, weight: None, bias: None }
+    }
+}
+
+/// Settings before types are known.
+impl<'a> LayerNorm<'a> {
+    /// With a weight for each column and no biases.
+    #[must_use]
+    pub fn weight<V: FloatItem>(self, weight: impl Into<Rows<'a, V>>) -> LayerNorm<'a, V> {
+        LayerNorm { epsilon: self.epsilon, weight: Some(weight.into()), bias: None }
+    }
+
+    /// With a bias for each column and no weights.
+    #[must_use]
+    pub fn bias<V: FloatItem>(self, bias: impl Into<Rows<'a, V>>) -> LayerNorm<'a, V> {
+        LayerNorm { epsilon: self.epsilon, weight: None, bias: Some(bias.into()) }
+    }
+
+    /// With a weight and a bias for each column.
+    #[must_use]
+    pub fn affine<V: FloatItem>(
+        self,
+        weight: impl Into<Rows<'a, V>>,
+        bias: impl Into<Rows<'a, V>>,
+    ) -> LayerNorm<'a, V> {
+        LayerNorm { epsilon: self.epsilon, weight: Some(weight.into()), bias: Some(bias.into()) }
+    }
+}
+
+impl<W: FloatItem> LayerNorm<'_, W> {
+    /// Computes `y` from `x`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn run<'r, T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        y: impl Into<Rows<'r, U>>,
+    ) -> Result<(), Error> {
+        let (x, y) = (x.into(), y.into());
+        let (_, columns) = x.extents();
+        let mut operands = Operands::on(device);
+        operands.input("x", &x)?;
+        let norm = self.fitted(&mut operands, columns)?;
+        expect_extents("y", &y, x.extents(), "as `x` has")?;
+        operands.result("y", &y)?;
+        if device.kind() != DeviceKind::Cpu {
+            let flags = (norm.weight.is_some(), norm.bias.is_some());
+            return match (norm.weight.or(norm.bias), norm.bias.or(norm.weight)) {
+                (Some(weight), Some(bias)) => norm.launch(device, &x, (&weight, &bias), &y, flags),
+                // Nobody reads them.
+                _ => norm.launch(device, &x, (&x, &x), &y, flags),
+            };
+        }
+        on_cpu(device, |mut host| {
+            let mut grid = host.numbers(&x)?;
+            let weight = norm.weight.map(|w| host.numbers(&w)).transpose()?;
+            let bias = norm.bias.map(|b| host.numbers(&b)).transpose()?;
+            grid.each_row(|_, row| {
+                let (mean, inverse) = norm.moments(row);
+                for (j, x) in row.iter_mut().enumerate() {
+                    let weight = weight.as_ref().map_or(1.0, |w| f64::from(w.values[j]));
+                    let bias = bias.as_ref().map_or(0.0, |b| f64::from(b.values[j]));
+                    *x = rounded((f64::from(*x) - mean) * inverse * weight + bias);
+                }
+            });
+            host.write_numbers(&y, &grid)
+        })
+    }
+
+    /// Computes the gradient `dx` of `x` from that of the result, and adds up those of weights and biases over all rows, `dw` and `db`.
+    ///
+    /// With `n = (x - mean) * rsqrt(..)` and `g = dy * weight`, `dx = rsqrt(..) * (g - mean(g) - n * mean(g * n))`,
+    /// `dw = sum over rows of dy * n` and `db = sum over rows of dy`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn backward<'r, T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        dy: impl Into<Rows<'r, T>>,
+        dx: impl Into<Rows<'r, U>>,
+        dw: impl Into<Rows<'r, f32>>,
+        db: impl Into<Rows<'r, f32>>,
+    ) -> Result<(), Error> {
+        let (x, dy, dx) = (x.into(), dy.into(), dx.into());
+        let (rows, columns) = x.extents();
+        let (dw, db) = (dw.into().as_row(columns), db.into().as_row(columns));
+        let mut operands = Operands::on(device);
+        operands.input("x", &x)?;
+        expect_extents("dy", &dy, x.extents(), "as `x` has")?;
+        operands.input("dy", &dy)?;
+        let norm = self.fitted(&mut operands, columns)?;
+        expect_extents("dx", &dx, x.extents(), "as `x` has")?;
+        operands.result("dx", &dx)?;
+        for (name, sums) in [("dw", &dw), ("db", &db)] {
+            expect_extents(name, sums, (1, columns), "one for each column of `x`")?;
+            operands.apart(name, sums)?;
+        }
+        if device.kind() != DeviceKind::Cpu {
+            return Err(Error::no_kernel("the gradient of LayerNorm", device));
+        }
+        on_cpu(device, |mut host| {
+            let (x, mut out) = (host.numbers(&x)?, host.numbers(&dy)?);
+            let weight = norm.weight.map(|w| host.numbers(&w)).transpose()?;
+            let (mut weights, mut biases) = (vec![0.0f64; columns], vec![0.0f64; columns]);
+            for row in 0..rows {
+                let (mean, inverse) = norm.moments(x.row(row));
+                for (j, (&x, &dy)) in x.row(row).iter().zip(out.row(row)).enumerate() {
+                    weights[j] += f64::from(dy) * (f64::from(x) - mean) * inverse;
+                    biases[j] += f64::from(dy);
+                }
+            }
+            out.each_row(|row, dy| {
+                let x = x.row(row);
+                let (mean, inverse) = norm.moments(x);
+                let g = |j: usize, dy: f32| {
+                    f64::from(dy) * weight.as_ref().map_or(1.0, |w| f64::from(w.values[j]))
+                };
+                let n = |j: usize| (f64::from(x[j]) - mean) * inverse;
+                let all = || dy.iter().enumerate().map(|(j, &dy)| (g(j, dy), n(j)));
+                let first = all().map(|(g, _)| g).sum::<f64>() / count(columns);
+                let second = all().map(|(g, n)| g * n).sum::<f64>() / count(columns);
+                let all: Vec<f32> = all().map(|(g, n)| rounded(inverse * (g - first - n * second))).collect();
+                dy.copy_from_slice(&all);
+            });
+            host.write_numbers(&dx, &out)?;
+            for (to, sums) in [(&dw, weights), (&db, biases)] {
+                host.write(to, &Grid { values: sums.into_iter().map(rounded).collect(), columns })?;
+            }
+            Ok(())
+        })
+    }
+
+    fn launch<T: FloatItem, V: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        (weight, bias): (&Rows<'_, V>, &Rows<'_, V>),
+        y: &Rows<'_, U>,
+        (weighted, biased): (bool, bool),
+    ) -> Result<(), Error> {
+        let Some(shape) = whole_rows(x.extents()) else {
+            return Err(Error::no_kernel("LayerNorm of so long rows", device));
+        };
+        let elements = [T::ELEMENT, V::ELEMENT, U::ELEMENT];
+        let key = key("layer_norm", &elements, &[weighted.into(), biased.into()], shape);
+        let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
+        let launch = Launch::new().view(x)?.view(weight)?.view(bias)?.view(y)?.number(self.epsilon);
+        launch.run(device, &key, programs, || kernels::layer_norm::stage::<T, V, U>(weighted, biased, shape))
+    }
+
+    fn fitted(&self, operands: &mut Operands<'_>, columns: usize) -> Result<Self, Error> {
+        let mut norm = *self;
+        for (name, vector) in [("weight", &mut norm.weight), ("bias", &mut norm.bias)] {
+            if let Some(vector) = vector {
+                *vector = vector.as_row(columns);
+                expect_extents(name, vector, (1, columns), "one for each column of `x`")?;
+                operands.input(name, vector)?;
+            }
+        }
+        Ok(norm)
+    }
+
+    /// The mean, and one over the standard deviation.
+    fn moments(&self, row: &[f32]) -> (f64, f64) {
+        let mean = sum(row.iter().copied()) / count(row.len());
+        let squares: f64 = row.iter().map(|&x| (f64::from(x) - mean) * (f64::from(x) - mean)).sum();
+        (mean, 1.0 / (squares / count(row.len()) + f64::from(self.epsilon)).sqrt())
+    }
+}

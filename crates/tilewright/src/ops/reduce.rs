@@ -1,0 +1,242 @@
+//! [`Reduce`] and [`Arg`]: what the numbers of each row, or all of them, make together, and where the largest is.
+//!
+//! | of | none | NaN |
+//! | --- | --- | --- |
+//! | sum, sum of squares | 0 | NaN |
+//! | mean | NaN | NaN |
+//! | product | 1 | NaN |
+//! | largest | -inf | NaN |
+//! | smallest | +inf | NaN |
+//! | largest absolute value, Euclidean norm | 0 | NaN |
+//! | index of the largest or smallest | `u32::MAX` | the first NaN |
+//!
+//! Of equal numbers the first one's index counts; 0 and -0 are equal. Results are in memory of their own.
+
+use tilewright_kernels::ops::{self as kernels, Kind};
+
+use super::cpu::{Grid, count, largest, on_cpu, per_row, rounded, sum};
+use super::launch::{Launch, key, programs, whole_rows};
+use super::rows::{Operands, expect_extents};
+use super::{Error, FloatItem, Rows};
+use crate::device::{Device, DeviceKind};
+
+/// What numbers make together.
+///
+/// ```
+/// use tilewright::ops::{Reduce, Rows};
+/// use tilewright::prelude::*;
+///
+/// let device = Device::cpu();
+/// let x = device.upload(&[1.0f32, 2.0, 3.0, 4.0])?;
+/// let (sums, largest) = (device.alloc::<f32>(2)?, device.alloc::<f32>(1)?);
+/// Reduce::Sum.rows(&device, Rows::new(&x, 2, 2), &sums)?;
+/// Reduce::Max.all(&device, &x, &largest)?;
+/// assert_eq!((sums.to_vec()?, largest.to_vec()?), (vec![3.0, 7.0], vec![4.0]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reduce {
+    /// The sum.
+    Sum,
+    /// The sum over the count.
+    Mean,
+    /// The product.
+    Product,
+    /// The largest.
+    Max,
+    /// The smallest.
+    Min,
+    /// The largest absolute value.
+    AbsMax,
+    /// The sum of squares.
+    SumSquares,
+    /// The root of the sum of squares.
+    Norm,
+}
+
+impl Reduce {
+    /// All of them.
+    pub const ALL: &[Reduce] = &[
+        Reduce::Sum,
+        Reduce::Mean,
+        Reduce::Product,
+        Reduce::Max,
+        Reduce::Min,
+        Reduce::AbsMax,
+        Reduce::SumSquares,
+        Reduce::Norm,
+    ];
+
+    /// Of each row of `x`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn rows<'r, T: FloatItem, U: FloatItem>(
+        self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        results: impl Into<Rows<'r, U>>,
+    ) -> Result<(), Error> {
+        let x = x.into();
+        let (rows, _) = x.extents();
+        let results = results.into().as_column(rows);
+        let mut operands = Operands::on(device);
+        operands.input("x", &x)?;
+        expect_extents("results", &results, (rows, 1), "one for each row of `x`")?;
+        operands.apart("results", &results)?;
+        if device.kind() != DeviceKind::Cpu {
+            return self.launch(device, &x, &results);
+        }
+        on_cpu(device, |mut host| {
+            let x = host.numbers(&x)?;
+            let out = per_row(rows, |row| rounded(self.of(x.row(row))));
+            host.write_numbers(&results, &out)
+        })
+    }
+
+    /// Of all elements of `x`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn all<'r, T: FloatItem, U: FloatItem>(
+        self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        result: impl Into<Rows<'r, U>>,
+    ) -> Result<(), Error> {
+        let (x, result) = (x.into(), result.into());
+        let mut operands = Operands::on(device);
+        operands.input("x", &x)?;
+        expect_extents("result", &result, (1, 1), "one for all")?;
+        operands.apart("result", &result)?;
+        if device.kind() != DeviceKind::Cpu {
+            // Without gaps, all elements are one row.
+            let (rows, columns) = x.extents();
+            return match x.strides() {
+                (down, 1) if down == columns => self.launch(device, &x.flat(rows * columns), &result),
+                _ => Err(Error::no_kernel("a reduction of all elements of a matrix with gaps", device)),
+            };
+        }
+        on_cpu(device, |mut host| {
+            let x = host.numbers(&x)?;
+            host.write_numbers(&result, &Grid::filled((1, 1), rounded(self.of(&x.values))))
+        })
+    }
+
+    fn launch<T: FloatItem, U: FloatItem>(
+        self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        results: &Rows<'_, U>,
+    ) -> Result<(), Error> {
+        let Some(shape) = whole_rows(x.extents()) else {
+            return Err(Error::no_kernel("a reduction of so long rows", device));
+        };
+        let key = key("reduce_rows", &[T::ELEMENT, U::ELEMENT], &[self as u32], shape);
+        let programs = [programs(x.extents(), shape)[0], 1];
+        let launch = Launch::new().view(x)?.view(results)?;
+        launch.run(device, &key, programs, || kernels::reduce_rows::stage::<T, U>(self.kind(), shape))
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Reduce::Sum => Kind::Sum,
+            Reduce::Mean => Kind::Mean,
+            Reduce::Product => Kind::Product,
+            Reduce::Max => Kind::Max,
+            Reduce::Min => Kind::Min,
+            Reduce::AbsMax => Kind::AbsMax,
+            Reduce::SumSquares => Kind::SumSquares,
+            Reduce::Norm => Kind::Norm,
+        }
+    }
+
+    fn of(self, numbers: &[f32]) -> f64 {
+        let all = || numbers.iter().copied();
+        let squares = || all().map(|x| f64::from(x) * f64::from(x)).sum::<f64>();
+        match self {
+            Reduce::Sum => sum(all()),
+            Reduce::Mean => sum(all()) / count(numbers.len()),
+            Reduce::Product => all().map(f64::from).product(),
+            Reduce::Max => largest(all()).into(),
+            Reduce::Min => (-largest(all().map(|x| -x))).into(),
+            Reduce::AbsMax => largest(std::iter::once(0.0).chain(all().map(f32::abs))).into(),
+            Reduce::SumSquares => squares(),
+            Reduce::Norm => squares().sqrt(),
+        }
+    }
+}
+
+/// Where the largest or smallest number of a row is.
+///
+/// ```
+/// use tilewright::ops::{Arg, Rows};
+/// use tilewright::prelude::*;
+///
+/// let device = Device::cpu();
+/// let x = device.upload(&[1.0f32, 7.0, 7.0, 0.0])?;
+/// let index = device.alloc::<u32>(1)?;
+/// Arg::Max.rows(&device, &x, &index)?;
+/// assert_eq!(index.to_vec()?, [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arg {
+    /// Of the largest.
+    Max,
+    /// Of the smallest.
+    Min,
+}
+
+impl Arg {
+    /// The index in each row of `x`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn rows<'r, T: FloatItem>(
+        self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        indices: impl Into<Rows<'r, u32>>,
+    ) -> Result<(), Error> {
+        let x = x.into();
+        let (rows, _) = x.extents();
+        let indices = indices.into().as_column(rows);
+        let mut operands = Operands::on(device);
+        operands.input("x", &x)?;
+        expect_extents("indices", &indices, (rows, 1), "one for each row of `x`")?;
+        operands.apart("indices", &indices)?;
+        if device.kind() != DeviceKind::Cpu {
+            let Some(shape) = whole_rows(x.extents()).filter(|_| !x.is_empty()) else {
+                return Err(Error::no_kernel("argmax of so long rows, or of empty ones", device));
+            };
+            let smallest = self == Arg::Min;
+            let key = key("arg_rows", &[T::ELEMENT], &[smallest.into()], shape);
+            let programs = [programs(x.extents(), shape)[0], 1];
+            let launch = Launch::new().view(&x)?.view(&indices)?;
+            return launch.run(device, &key, programs, || kernels::arg_rows::stage::<T>(smallest, shape));
+        }
+        on_cpu(device, |mut host| {
+            let x = host.numbers(&x)?;
+            let out = per_row(rows, |row| self.of(x.row(row)));
+            host.write(&indices, &out)
+        })
+    }
+
+    fn of(self, row: &[f32]) -> u32 {
+        let signed = |x: f32| if self == Arg::Max { x } else { -x };
+        let mut best: Option<(u32, f32)> = None;
+        for (index, x) in (0..).zip(row.iter().map(|&x| signed(x))) {
+            if best.is_none_or(|(_, most)| precedes(x, most)) {
+                best = Some((index, x));
+            }
+        }
+        best.map_or(u32::MAX, |(index, _)| index)
+    }
+}
+
+/// Whether a number comes before another one in descending order, in which NaN is first.
+pub(super) fn precedes(x: f32, other: f32) -> bool {
+    x > other || (x.is_nan() && !other.is_nan())
+}

@@ -1,0 +1,336 @@
+//! [`RmsNorm`]: rows divided by the root of the mean of their squares.
+//!
+//! `y = x * rsqrt(mean(x^2) + epsilon) * (weight + offset)` for each row, perhaps of `x + residual`, perhaps quantised.
+//!
+//! * The sum `x + residual` is kept in f32 for the norm, and rounded once where it is stored.
+//! * NaN in a row makes the row NaN; so does infinity, whose row is 0 elsewhere. A row of zeros stays zero where `epsilon` is above
+//!   zero.
+//! * Quantised rows have a scale each, as [`Quantise`](super::Quantise) describes.
+//! * No rows: nothing is written but gradients of weights, which are 0. No columns: nothing is written, but for scales, which are 1.
+//!
+//! Works in place: `y` and `sum` may be exactly `x` or `residual`, and `dx` exactly `x` or `dy`.
+
+use tilewright_kernels::ops as kernels;
+
+use super::cpu::{Grid, count, on_cpu, rounded};
+use super::launch::{Launch, key, programs, whole_rows};
+use super::quantise::quantise_row;
+use super::rows::{Operands, expect_extents};
+use super::{Error, FloatItem, QuantItem, Rows};
+use crate::device::{Device, DeviceKind};
+
+/// RMSNorm of each row.
+///
+/// ```
+/// use tilewright::ops::{RmsNorm, Rows};
+/// use tilewright::prelude::*;
+///
+/// let device = Device::cpu();
+/// let x = device.upload(&[3.0f32, -3.0, 0.0, 0.0])?; // 2 x 2
+/// let (w, y) = (device.upload(&[1.0f32, 2.0])?, device.alloc::<f32>(4)?);
+/// RmsNorm::new(1e-6).weight(&w).run(&device, Rows::new(&x, 2, 2), Rows::new(&y, 2, 2))?;
+/// let expected = [1.0, -2.0, 0.0, 0.0];
+/// assert!(y.to_vec()?.iter().zip(expected).all(|(y, expected)| (y - expected).abs() < 1e-6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNorm<'a, W = f32> {
+    epsilon: f32,
+    offset: f32,
+    weight: Option<Rows<'a, W>>,
+}
+
+impl RmsNorm<'_> {
+    /// Without weights.
+    #[must_use]
+    pub fn new(epsilon: f32) -> Self {
+        RmsNorm { epsilon, offset: 0.0, weight: None }
+    }
+}
+
+impl<'a, W: FloatItem> RmsNorm<'a, W> {
+    /// With a weight for each column.
+    #[must_use]
+    pub fn weight<V: FloatItem>(self, weight: impl Into<Rows<'a, V>>) -> RmsNorm<'a, V> {
+        RmsNorm { epsilon: self.epsilon, offset: self.offset, weight: Some(weight.into()) }
+    }
+
+    /// With this added to every weight; 1 for weights that were stored as differences from 1.
+    #[must_use]
+    pub fn offset(self, offset: f32) -> Self {
+        RmsNorm { offset, ..self }
+    }
+
+    /// Computes `y` from `x`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn run<'r, T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        y: impl Into<Rows<'r, U>>,
+    ) -> Result<(), Error> {
+        self.floats(device, x.into(), None, y.into())
+    }
+
+    /// Computes `sum = x + residual`, and `y` from it.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn run_adding<'r, T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        residual: impl Into<Rows<'r, T>>,
+        sum: impl Into<Rows<'r, T>>,
+        y: impl Into<Rows<'r, U>>,
+    ) -> Result<(), Error> {
+        self.floats(device, x.into(), Some((residual.into(), sum.into())), y.into())
+    }
+
+    /// Computes `y` from `x`, quantised with a scale for each row: what the result stands for is `y * scale`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn quantise<'r, T: FloatItem, Q: QuantItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        y: impl Into<Rows<'r, Q>>,
+        scales: impl Into<Rows<'r, f32>>,
+    ) -> Result<(), Error> {
+        self.quantised(device, x.into(), None, y.into(), scales.into())
+    }
+
+    /// Computes `sum = x + residual`, and `y` from it, quantised with a scale for each row.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn quantise_adding<'r, T: FloatItem, Q: QuantItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        residual: impl Into<Rows<'r, T>>,
+        sum: impl Into<Rows<'r, T>>,
+        y: impl Into<Rows<'r, Q>>,
+        scales: impl Into<Rows<'r, f32>>,
+    ) -> Result<(), Error> {
+        self.quantised(device, x.into(), Some((residual.into(), sum.into())), y.into(), scales.into())
+    }
+
+    /// Computes the gradient `dx` of `x` from that of the result, and adds up that of the weights over all rows, `dw`.
+    ///
+    /// With `n = x * rsqrt(mean(x^2) + epsilon)` and `g = dy * (weight + offset)`, `dx = rsqrt(..) * (g - n * mean(g * n))` and
+    /// `dw = sum over rows of dy * n`.
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn backward<'r, T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        dy: impl Into<Rows<'r, T>>,
+        dx: impl Into<Rows<'r, U>>,
+        dw: impl Into<Rows<'r, f32>>,
+    ) -> Result<(), Error> {
+        let (x, dy, dx) = (x.into(), dy.into(), dx.into());
+        let (rows, columns) = x.extents();
+        let dw = dw.into().as_row(columns);
+        let mut operands = Operands::on(device);
+        operands.input("x", &x)?;
+        expect_extents("dy", &dy, x.extents(), "as `x` has")?;
+        operands.input("dy", &dy)?;
+        let norm = self.fitted(&mut operands, columns)?;
+        expect_extents("dx", &dx, x.extents(), "as `x` has")?;
+        operands.result("dx", &dx)?;
+        expect_extents("dw", &dw, (1, columns), "one for each column of `x`")?;
+        operands.apart("dw", &dw)?;
+        if device.kind() != DeviceKind::Cpu {
+            return Err(Error::no_kernel("the gradient of RMSNorm", device));
+        }
+        on_cpu(device, |mut host| {
+            let (x, mut out) = (host.numbers(&x)?, host.numbers(&dy)?);
+            let factors = norm.factors(norm.weight.map(|w| host.numbers(&w)).transpose()?, columns);
+            let mut weights = vec![0.0f64; columns];
+            for row in 0..rows {
+                let inverse = norm.inverse(x.row(row));
+                for ((sum, &x), &dy) in weights.iter_mut().zip(x.row(row)).zip(out.row(row)) {
+                    *sum += f64::from(dy) * f64::from(x) * inverse;
+                }
+            }
+            out.each_row(|row, dy| {
+                let inverse = norm.inverse(x.row(row));
+                let terms = || x.row(row).iter().zip(&factors).map(|(&x, &w)| (f64::from(x) * inverse, w));
+                let mean = terms().zip(&*dy).map(|((n, w), &dy)| f64::from(dy) * w * n).sum::<f64>()
+                    / count(columns);
+                let all: Vec<f32> = terms()
+                    .zip(&*dy)
+                    .map(|((n, w), &dy)| rounded(inverse * (f64::from(dy) * w - n * mean)))
+                    .collect();
+                dy.copy_from_slice(&all);
+            });
+            host.write_numbers(&dx, &out)?;
+            host.write(&dw, &Grid { values: weights.into_iter().map(rounded).collect(), columns })
+        })
+    }
+
+    fn floats<T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: Rows<'_, T>,
+        residual: Option<(Rows<'_, T>, Rows<'_, T>)>,
+        y: Rows<'_, U>,
+    ) -> Result<(), Error> {
+        let mut operands = Operands::on(device);
+        let norm = self.prepared(&mut operands, &x, residual.as_ref())?;
+        expect_extents("y", &y, x.extents(), "as `x` has")?;
+        operands.result("y", &y)?;
+        if device.kind() != DeviceKind::Cpu {
+            return norm.launch(device, &x, residual.as_ref(), &y);
+        }
+        norm.compute(device, x, residual, |host, grid| host.write_numbers(&y, &grid))
+    }
+
+    fn quantised<T: FloatItem, Q: QuantItem>(
+        &self,
+        device: &Device,
+        x: Rows<'_, T>,
+        residual: Option<(Rows<'_, T>, Rows<'_, T>)>,
+        y: Rows<'_, Q>,
+        scales: Rows<'_, f32>,
+    ) -> Result<(), Error> {
+        let (rows, _) = x.extents();
+        let scales = scales.as_column(rows);
+        let mut operands = Operands::on(device);
+        let norm = self.prepared(&mut operands, &x, residual.as_ref())?;
+        expect_extents("y", &y, x.extents(), "as `x` has")?;
+        operands.apart("y", &y)?;
+        expect_extents("scales", &scales, (rows, 1), "one for each row of `x`")?;
+        operands.apart("scales", &scales)?;
+        if device.kind() != DeviceKind::Cpu {
+            return Err(Error::no_kernel("RMSNorm with quantised results", device));
+        }
+        norm.compute(device, x, residual, |host, mut grid| {
+            let mut found = Grid::filled((rows, 1), 1.0);
+            for (row, scale) in found.values.iter_mut().enumerate() {
+                *scale = quantise_row::<Q>(&mut grid.values[row * grid.columns..][..grid.columns]);
+            }
+            host.write_numbers(&y, &grid)?;
+            host.write(&scales, &found)
+        })
+    }
+
+    /// Inputs and the sum, looked at.
+    fn prepared<T: FloatItem>(
+        &self,
+        operands: &mut Operands<'_>,
+        x: &Rows<'_, T>,
+        residual: Option<&(Rows<'_, T>, Rows<'_, T>)>,
+    ) -> Result<Self, Error> {
+        operands.input("x", x)?;
+        let norm = self.fitted(operands, x.extents().1)?;
+        if let Some((residual, sum)) = residual {
+            expect_extents("residual", residual, x.extents(), "as `x` has")?;
+            operands.input("residual", residual)?;
+            expect_extents("sum", sum, x.extents(), "as `x` has")?;
+            operands.result("sum", sum)?;
+        }
+        Ok(norm)
+    }
+
+    fn fitted(&self, operands: &mut Operands<'_>, columns: usize) -> Result<Self, Error> {
+        let mut norm = *self;
+        if let Some(weight) = &mut norm.weight {
+            *weight = weight.as_row(columns);
+            expect_extents("weight", weight, (1, columns), "one for each column of `x`")?;
+            operands.input("weight", weight)?;
+        }
+        Ok(norm)
+    }
+
+    fn compute<T: FloatItem>(
+        &self,
+        device: &Device,
+        x: Rows<'_, T>,
+        residual: Option<(Rows<'_, T>, Rows<'_, T>)>,
+        write: impl FnOnce(&mut super::cpu::Host<'_>, Grid<f32>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (_, columns) = x.extents();
+        on_cpu(device, |mut host| {
+            let mut grid = host.numbers(&x)?;
+            let factors = self.factors(self.weight.map(|w| host.numbers(&w)).transpose()?, columns);
+            if let Some((residual, sum)) = &residual {
+                let added = host.numbers(residual)?;
+                grid.values.iter_mut().zip(&added.values).for_each(|(x, r)| *x += r);
+                host.write_numbers(sum, &grid)?;
+            }
+            grid.each_row(|_, row| {
+                let inverse = self.inverse(row);
+                for (x, w) in row.iter_mut().zip(&factors) {
+                    *x = rounded(f64::from(*x) * inverse * w);
+                }
+            });
+            write(&mut host, grid)
+        })
+    }
+
+    fn launch<T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        residual: Option<&(Rows<'_, T>, Rows<'_, T>)>,
+        y: &Rows<'_, U>,
+    ) -> Result<(), Error> {
+        match &self.weight {
+            Some(weight) => self.launch_with(device, x, residual, weight, y),
+            // Nobody reads them.
+            None => self.launch_with(device, x, residual, x, y),
+        }
+    }
+
+    fn launch_with<T: FloatItem, V: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        residual: Option<&(Rows<'_, T>, Rows<'_, T>)>,
+        weight: &Rows<'_, V>,
+        y: &Rows<'_, U>,
+    ) -> Result<(), Error> {
+        let Some(shape) = whole_rows(x.extents()) else {
+            return Err(Error::no_kernel("RMSNorm of so long rows", device));
+        };
+        let (weighted, elements) = (self.weight.is_some(), [T::ELEMENT, V::ELEMENT, U::ELEMENT]);
+        let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
+        let launch = Launch::new().view(x)?;
+        match residual {
+            Some((residual, sum)) => {
+                let launch = launch.view(residual)?.view(weight)?.view(sum)?.view(y)?;
+                let launch = launch.number(self.epsilon).number(self.offset);
+                let key = key("rms_norm_adding", &elements, &[weighted.into()], shape);
+                launch.run(device, &key, programs, || {
+                    kernels::rms_norm_adding::stage::<T, V, U>(weighted, shape)
+                })
+            }
+            None => {
+                let launch = launch.view(weight)?.view(y)?.number(self.epsilon).number(self.offset);
+                let key = key("rms_norm", &elements, &[weighted.into()], shape);
+                launch.run(device, &key, programs, || kernels::rms_norm::stage::<T, V, U>(weighted, shape))
+            }
+        }
+    }
+
+    /// What every column is multiplied by.
+    fn factors(&self, weight: Option<Grid<f32>>, columns: usize) -> Vec<f64> {
+        match weight {
+            Some(weight) => weight.values.iter().map(|&w| f64::from(w + self.offset)).collect(),
+            None => vec![1.0; columns],
+        }
+    }
+
+    /// One over the root of the mean of squares.
+    fn inverse(&self, row: &[f32]) -> f64 {
+        let squares: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+        1.0 / (squares / count(row.len()) + f64::from(self.epsilon)).sqrt()
+    }
+}

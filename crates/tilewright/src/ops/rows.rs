@@ -1,0 +1,389 @@
+//! [`Rows`]: a matrix in the memory of a device, and whether an operator can take it.
+//!
+//! Contract of all operators, checked before anything runs:
+//!
+//! * every operand belongs to the device, and all of its elements lie inside of its buffer;
+//! * elements of a result do not share memory with each other; an input may repeat itself (strides of zero broadcast);
+//! * a result shares memory with an input only if it is exactly that input (same place, same strides, elements of the same size) and the
+//!   operator says that it works in place; views of different columns of one matrix share none.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::Error;
+use crate::device::{Buffer, Device, DynBuffer, Item};
+
+/// A matrix in a buffer: rows that lie some elements apart.
+///
+/// ```
+/// use tilewright::ops::Rows;
+/// use tilewright::prelude::*;
+///
+/// let x = Device::cpu().upload(&[0.0f32; 60])?;
+/// let all = Rows::new(&x, 6, 10); // without gaps
+/// let right = all.columns(5..10); // the right half of every row
+/// assert_eq!(right.extents(), (6, 5));
+/// let padded = Rows::new(&x, 6, 7).stride(10); // rows of 7, 10 apart
+/// assert_eq!(padded.to_string(), "6 x 7 with strides 10 and 1");
+/// assert_eq!(all.transposed().to_string(), "10 x 6 with strides 1 and 10");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A buffer alone is one row of all its elements, so that vectors need no more than `&weights`.
+pub struct Rows<'a, T> {
+    buffer: &'a Buffer<T>,
+    offset: usize,
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<T> Clone for Rows<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Rows<'_, T> {}
+
+impl<T> fmt::Display for Rows<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rows { rows, columns, row_stride, column_stride, .. } = self;
+        write!(f, "{rows} x {columns} with strides {row_stride} and {column_stride}")
+    }
+}
+
+impl<T> fmt::Debug for Rows<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({self} from element {} of {:?})", self.offset, self.buffer)
+    }
+}
+
+impl<'a, T: Item> From<&'a Buffer<T>> for Rows<'a, T> {
+    fn from(buffer: &'a Buffer<T>) -> Rows<'a, T> {
+        Rows::new(buffer, 1, buffer.len())
+    }
+}
+
+impl<'a, T: Item> Rows<'a, T> {
+    /// Rows without gaps, from the start of a buffer. Whether they lie inside of it is looked at when they are used.
+    #[must_use]
+    pub fn new(buffer: &'a Buffer<T>, rows: usize, columns: usize) -> Rows<'a, T> {
+        Rows { buffer, offset: 0, rows, columns, row_stride: columns, column_stride: 1 }
+    }
+
+    /// So many elements further on in the buffer.
+    #[must_use]
+    pub fn offset(self, elements: usize) -> Rows<'a, T> {
+        Rows { offset: self.offset.saturating_add(elements), ..self }
+    }
+
+    /// With so many elements from one row to the next. Zero is the same row again and again, for inputs.
+    #[must_use]
+    pub fn stride(self, elements: usize) -> Rows<'a, T> {
+        Rows { row_stride: elements, ..self }
+    }
+
+    /// With so many elements from one column to the next.
+    #[must_use]
+    pub fn column_stride(self, elements: usize) -> Rows<'a, T> {
+        Rows { column_stride: elements, ..self }
+    }
+
+    /// Some of the columns of every row.
+    #[must_use]
+    pub fn columns(self, range: Range<usize>) -> Rows<'a, T> {
+        let columns = range.end.saturating_sub(range.start);
+        Rows { columns, ..self.offset(range.start.saturating_mul(self.column_stride)) }
+    }
+
+    /// Some of the rows.
+    #[must_use]
+    pub fn rows(self, range: Range<usize>) -> Rows<'a, T> {
+        let rows = range.end.saturating_sub(range.start);
+        Rows { rows, ..self.offset(range.start.saturating_mul(self.row_stride)) }
+    }
+
+    /// Rows as columns and columns as rows, in the same memory.
+    #[must_use]
+    pub fn transposed(self) -> Rows<'a, T> {
+        let Rows { rows, columns, row_stride, column_stride, .. } = self;
+        Rows { rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride, ..self }
+    }
+
+    /// Rows and columns.
+    #[must_use]
+    pub fn extents(&self) -> (usize, usize) {
+        (self.rows, self.columns)
+    }
+
+    /// Elements from one row to the next, and from one column to the next.
+    #[must_use]
+    pub fn strides(&self) -> (usize, usize) {
+        (self.row_stride, self.column_stride)
+    }
+
+    /// Whether there is no element.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0 || self.columns == 0
+    }
+
+    /// A vector of so many elements as one column: it may have been given as a row or as a column.
+    pub(super) fn as_column(self, elements: usize) -> Rows<'a, T> {
+        if self.columns != 1 && self.rows == 1 && self.columns == elements { self.transposed() } else { self }
+    }
+
+    /// The same, as one row.
+    pub(super) fn as_row(self, elements: usize) -> Rows<'a, T> {
+        if self.rows != 1 && self.columns == 1 && self.rows == elements { self.transposed() } else { self }
+    }
+
+    /// All elements of a matrix without gaps as one row.
+    pub(super) fn flat(self, elements: usize) -> Rows<'a, T> {
+        Rows { rows: 1, columns: elements, row_stride: elements, ..self }
+    }
+
+    /// The same row for every one of so many, if there is only one.
+    pub(super) fn broadcast_rows(self, rows: usize) -> Rows<'a, T> {
+        if self.rows == 1 { Rows { rows, row_stride: 0, ..self } } else { self }
+    }
+
+    /// The same column for every one of so many, if there is only one.
+    pub(super) fn broadcast_columns(self, columns: usize) -> Rows<'a, T> {
+        if self.columns == 1 { Rows { columns, column_stride: 0, ..self } } else { self }
+    }
+
+    /// Elements from the first to behind the last; none if that is no number.
+    fn span(&self) -> Option<usize> {
+        if self.is_empty() {
+            return Some(0);
+        }
+        let down = (self.rows - 1).checked_mul(self.row_stride)?;
+        let right = (self.columns - 1).checked_mul(self.column_stride)?;
+        down.checked_add(right)?.checked_add(1)
+    }
+
+    /// The part of the buffer from the first to the last element. Looked at before: it is there.
+    pub(super) fn memory(&self) -> Result<Buffer<T>, Error> {
+        let span = self.span().unwrap_or(usize::MAX);
+        let start = if span == 0 { 0 } else { self.offset };
+        Ok(self.buffer.slice(start..start.saturating_add(span))?)
+    }
+
+    fn place(&self, name: &'static str) -> Option<Place> {
+        let width = T::ELEMENT.bytes() as usize;
+        let address = DynBuffer::from(self.buffer).address();
+        let bytes = |elements: usize| u64::try_from(elements.checked_mul(width)?).ok();
+        Some(Place {
+            name,
+            start: address.checked_add(bytes(self.offset)?)?,
+            bytes: bytes(self.span()?)?,
+            width: width as u64,
+            extents: (self.rows as u64, self.columns as u64),
+            strides: (bytes(self.row_stride)?, bytes(self.column_stride)?),
+        })
+    }
+}
+
+/// Where the elements of a matrix are, in bytes.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    name: &'static str,
+    start: u64,
+    bytes: u64,
+    width: u64,
+    extents: (u64, u64),
+    strides: (u64, u64),
+}
+
+impl Place {
+    /// Whether no two elements are the same memory.
+    fn is_injective(&self) -> bool {
+        if self.bytes == 0 {
+            return true;
+        }
+        let (rows, columns) = ((self.extents.0, self.strides.0), (self.extents.1, self.strides.1));
+        let (inner, outer) = if rows.1 < columns.1 { (rows, columns) } else { (columns, rows) };
+        let row = inner.1 * inner.0.saturating_sub(1) + self.width;
+        (inner.0 <= 1 || inner.1 >= self.width) && (outer.0 <= 1 || outer.1 >= row)
+    }
+
+    fn is_same(&self, other: &Place) -> bool {
+        (self.start, self.width, self.extents, self.strides)
+            == (other.start, other.width, other.extents, other.strides)
+    }
+
+    /// Whether they may have memory in common: no for different columns of one matrix, yes where it takes long to find out.
+    fn overlaps(&self, other: &Place) -> bool {
+        if self.bytes == 0
+            || other.bytes == 0
+            || self.start + self.bytes <= other.start
+            || other.start + other.bytes <= self.start
+        {
+            return false;
+        }
+        let dense = |place: &Place| place.strides.1 == place.width || place.extents.1 == 1;
+        let pitch = self.strides.0;
+        if !dense(self) || !dense(other) || other.strides.0 != pitch || pitch == 0 {
+            return true;
+        }
+        let (mine, theirs) = (self.extents.1 * self.width, other.extents.1 * other.width);
+        let apart = (i128::from(other.start) - i128::from(self.start)).rem_euclid(i128::from(pitch));
+        apart < i128::from(mine) || apart + i128::from(theirs) > i128::from(pitch)
+    }
+}
+
+/// The operands of one call, as they are looked at.
+pub(super) struct Operands<'d> {
+    device: &'d Device,
+    inputs: Vec<Place>,
+    results: Vec<Place>,
+}
+
+impl<'d> Operands<'d> {
+    pub(super) fn on(device: &'d Device) -> Operands<'d> {
+        Operands { device, inputs: Vec::new(), results: Vec::new() }
+    }
+
+    /// An operand that is read.
+    pub(super) fn input<T: Item>(&mut self, name: &'static str, rows: &Rows<'_, T>) -> Result<(), Error> {
+        let place = self.look(name, rows)?;
+        self.inputs.push(place);
+        Ok(())
+    }
+
+    /// A result that may be one of the inputs so far.
+    pub(super) fn result<T: Item>(&mut self, name: &'static str, rows: &Rows<'_, T>) -> Result<(), Error> {
+        self.written(name, rows, true)
+    }
+
+    /// A result in memory of its own.
+    pub(super) fn apart<T: Item>(&mut self, name: &'static str, rows: &Rows<'_, T>) -> Result<(), Error> {
+        self.written(name, rows, false)
+    }
+
+    fn written<T: Item>(
+        &mut self,
+        name: &'static str,
+        rows: &Rows<'_, T>,
+        in_place: bool,
+    ) -> Result<(), Error> {
+        let place = self.look(name, rows)?;
+        if !place.is_injective() {
+            let expected = "strides that give every element of a result memory of its own";
+            return Err(Error::argument(
+                name,
+                rows.to_string(),
+                expected,
+                "use a stride of at least the columns",
+            ));
+        }
+        for (other, is_input) in
+            self.inputs.iter().map(|p| (p, true)).chain(self.results.iter().map(|p| (p, false)))
+        {
+            if place.overlaps(other) && !(is_input && in_place && place.is_same(other)) {
+                let expected = if in_place && is_input {
+                    "memory of its own or exactly the same"
+                } else {
+                    "memory of its own"
+                };
+                let found = format!("memory that it shares with `{}`", other.name);
+                return Err(Error::argument(name, found, expected, "allocate another buffer"));
+            }
+        }
+        self.results.push(place);
+        Ok(())
+    }
+
+    fn look<T: Item>(&self, name: &'static str, rows: &Rows<'_, T>) -> Result<Place, Error> {
+        if !DynBuffer::from(rows.buffer).is_on(self.device) {
+            let found = "a buffer of another device";
+            return Err(Error::argument(name, found, "one of this", "upload the data here"));
+        }
+        let most = rows.rows.max(rows.columns);
+        if u32::try_from(most).is_err() {
+            return Err(Error::argument(
+                name,
+                rows.to_string(),
+                "fewer than 2^32 rows and columns",
+                "split it",
+            ));
+        }
+        let end = rows.span().and_then(|span| span.checked_add(if span == 0 { 0 } else { rows.offset }));
+        if end.is_none_or(|end| end > rows.buffer.len()) {
+            let found = format!("{rows} from element {}", rows.offset);
+            let expected = format!("at most the {} elements of its buffer", rows.buffer.len());
+            return Err(Error::argument(name, found, expected, "check extents, strides and offset"));
+        }
+        rows.place(name).ok_or_else(|| {
+            Error::argument(name, rows.to_string(), "fewer than 2^64 bytes", "check extents and strides")
+        })
+    }
+}
+
+/// Whether an operand has these extents, and why it should.
+pub(super) fn expect_extents<T: Item>(
+    name: &'static str,
+    rows: &Rows<'_, T>,
+    (expected_rows, expected_columns): (usize, usize),
+    why: &str,
+) -> Result<(), Error> {
+    let (found_rows, found_columns) = rows.extents();
+    if (found_rows, found_columns) == (expected_rows, expected_columns) {
+        return Ok(());
+    }
+    let found = format!("{found_rows} x {found_columns}");
+    let expected = format!("{expected_rows} x {expected_columns}, {why}");
+    Err(Error::argument(name, found, expected, "give a view of that shape"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(start: u64, extents: (u64, u64), strides: (u64, u64)) -> Place {
+        let bytes = (extents.0 - 1) * strides.0 + (extents.1 - 1) * strides.1 + 4;
+        Place { name: "x", start, bytes, width: 4, extents, strides }
+    }
+
+    #[test]
+    fn columns_of_one_matrix_do_not_overlap() {
+        let left = place(1000, (5, 3), (40, 4));
+        let right = place(1012, (5, 7), (40, 4));
+        assert!(!left.overlaps(&right) && !right.overlaps(&left));
+        let wide = place(1008, (5, 7), (40, 4));
+        assert!(left.overlaps(&wide) && wide.overlaps(&left));
+        // The last columns reach into the next row.
+        let beyond = place(1036, (4, 2), (40, 4));
+        assert!(left.overlaps(&beyond) && beyond.overlaps(&left));
+        assert!(!left.overlaps(&place(1200, (5, 3), (40, 4))));
+    }
+
+    /// The exact answer, by all addresses.
+    #[test]
+    fn nothing_that_overlaps_is_let_through() {
+        let addresses = |p: &Place| {
+            let rows = 0..p.extents.0;
+            rows.flat_map(|i| (0..p.extents.1).map(move |j| (i, j)))
+                .map(|(i, j)| p.start + i * p.strides.0 + j * p.strides.1)
+                .collect::<Vec<_>>()
+        };
+        let all: Vec<Place> =
+            [(0, 3, 2, 16), (8, 3, 2, 16), (4, 2, 3, 16), (12, 4, 1, 16), (0, 2, 4, 12), (28, 1, 3, 16)]
+                .into_iter()
+                .map(|(start, rows, columns, pitch)| place(start, (rows, columns), (pitch, 4)))
+                .collect();
+        for a in &all {
+            let (mine, unique) =
+                (addresses(a), addresses(a).iter().collect::<std::collections::HashSet<_>>().len());
+            assert_eq!(a.is_injective(), unique == mine.len(), "{a:?}");
+            for b in &all {
+                let shared = addresses(b).iter().any(|address| mine.contains(address));
+                assert!(a.overlaps(b) || !shared, "{a:?} {b:?}");
+            }
+        }
+        assert!(!place(0, (2, 4), (12, 4)).is_injective());
+    }
+}

@@ -1,0 +1,106 @@
+//! Cross entropy and its gradient.
+
+use tilewright::device::Device;
+use tilewright::ops::{CrossEntropy, Rows};
+
+use super::common::{Exact, Random, Sample, check, every_case, input, normals, output};
+use crate::for_each_type;
+
+const SMOOTHING: f32 = 0.1;
+const Z_LOSS: f32 = 0.01;
+
+fn log_sum_exp(x: &[f64]) -> f64 {
+    let most = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    most + x.iter().map(|x| (x - most).exp()).sum::<f64>().ln()
+}
+
+/// Settings with and without what is optional.
+fn settings() -> [(CrossEntropy, f64, f64); 2] {
+    let plain = CrossEntropy::new();
+    [(plain, 0.0, 0.0), (plain.smoothing(SMOOTHING).z_loss(Z_LOSS), SMOOTHING.into(), Z_LOSS.into())]
+}
+
+fn losses_of<T: Sample>() {
+    let device = Device::cpu();
+    every_case(|rows, columns, lies, other| {
+        let mut random = Random::new(columns as u64);
+        let (x, exact) = input::<T>(&device, (rows, columns), lies, &normals(21, rows * columns, 3.0));
+        let targets: Vec<i64> = (0..rows).map(|_| random.below(columns) as i64).collect();
+        let given = device.upload(&targets).unwrap();
+        let dlosses: Vec<f32> = (0..rows).map(|_| random.normal() as f32).collect();
+        let weights = device.upload(&dlosses).unwrap();
+        for (entropy, smoothing, z) in settings() {
+            let losses = device.alloc::<f32>(rows).unwrap();
+            let dx = output::<T>(&device, (rows, columns), other);
+            entropy.run(&device, x.view(), &given, &losses).unwrap();
+            entropy.backward(&device, x.view(), &given, &weights, dx.view()).unwrap();
+            let (mut wanted, mut gradient) = (Vec::new(), Vec::new());
+            for (i, row) in exact.chunks(columns).enumerate() {
+                let (lse, target) = (log_sum_exp(row), targets[i] as usize);
+                let mean = row.iter().sum::<f64>() / columns as f64;
+                let size = row.iter().map(|x| x.abs()).sum::<f64>() / columns as f64;
+                let value = lse - (1.0 - smoothing) * row[target] - smoothing * mean + z * lse * lse;
+                let scale = lse.abs() + row[target].abs() + smoothing * size + z * lse * lse;
+                wanted.push(Exact { value, scale });
+                for (j, x) in row.iter().enumerate() {
+                    let p = (x - lse).exp();
+                    let hit = if j == target { 1.0 - smoothing } else { 0.0 };
+                    let share = smoothing / columns as f64;
+                    let given = f64::from(dlosses[i]);
+                    gradient.push(Exact {
+                        value: given * (p + 2.0 * z * lse * p - hit - share),
+                        scale: given.abs() * (p + 2.0 * z * lse.abs() * p + hit + share),
+                    });
+                }
+            }
+            check("cross entropy", &(rows, columns, lies), &losses.to_vec().unwrap(), &wanted);
+            check("cross entropy, gradient", &(rows, columns, lies), &dx.read(T::of(0.25)), &gradient);
+        }
+    });
+}
+
+for_each_type!(losses_of);
+
+#[test]
+fn special_targets_and_numbers() {
+    const NONE: f32 = f32::NEG_INFINITY;
+    let device = Device::cpu();
+    let rows = [
+        [0.0, f32::NAN, 0.0], // ignored
+        [1.0, 2.0, 3.0],      // no such column
+        [1.0, 2.0, 3.0],      // no such column
+        [0.0, NONE, 0.0],     // cannot be chosen
+        [NONE, 5.0, NONE],    // certain
+        [0.0, f32::NAN, 0.0],
+        [NONE, NONE, NONE],
+    ];
+    let targets = device.upload(&[-100i32, 3, -1, 1, 1, 0, 0]).unwrap();
+    let x = device.upload(rows.as_flattened()).unwrap();
+    let (losses, one) = (device.alloc::<f32>(7).unwrap(), device.upload(&[1.0f32]).unwrap());
+    let x = Rows::new(&x, 7, 3);
+    for entropy in [CrossEntropy::new(), CrossEntropy::new().smoothing(0.0).z_loss(0.0)] {
+        entropy.run(&device, x, &targets, &losses).unwrap();
+        let found = losses.to_vec().unwrap();
+        assert_eq!((found[0], found[3], found[4]), (0.0, f32::INFINITY, 0.0));
+        assert!([1, 2, 5, 6].iter().all(|&i| found[i].is_nan()), "{found:?}");
+    }
+    let out = device.alloc::<f32>(21).unwrap();
+    CrossEntropy::new().backward(&device, x, &targets, &one, Rows::new(&out, 7, 3)).unwrap();
+    let found = out.to_vec().unwrap();
+    assert_eq!(found[..3], [0.0; 3]);
+    assert!(found[3..9].iter().all(|x| x.is_nan()));
+    assert_eq!(found[9..12], [0.5, -1.0, 0.5]);
+    assert_eq!(found[12..15], [0.0; 3]);
+    assert!(found[15..].iter().all(|x| x.is_nan()));
+
+    // Of nothing.
+    let nothing = device.alloc::<f32>(0).unwrap();
+    let none = device.alloc::<i32>(0).unwrap();
+    CrossEntropy::new().run(&device, Rows::new(&nothing, 0, 5), &none, &nothing).unwrap();
+    let (target, loss) = (device.upload(&[0u32]).unwrap(), device.alloc::<f32>(1).unwrap());
+    CrossEntropy::new().run(&device, Rows::new(&nothing, 1, 0), &target, &loss).unwrap();
+    assert!(loss.to_vec().unwrap()[0].is_nan());
+    // With another number to ignore.
+    CrossEntropy::new().ignore(0).run(&device, Rows::new(&nothing, 1, 0), &target, &loss).unwrap();
+    assert_eq!(loss.to_vec().unwrap(), [0.0]);
+}

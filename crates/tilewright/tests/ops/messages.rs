@@ -1,0 +1,135 @@
+//! What is said when operands do not fit together; and that nothing is written then.
+
+use tilewright::device::Device;
+use tilewright::kernels::gemm::epilogue::Binary;
+use tilewright::ops::{
+    Arg, CrossEntropy, Dropout, Elementwise, Error, LayerNorm, Quantise, Reduce, RmsNorm, Rope, Rows,
+    Softmax, TopK, embedding, permute, transpose,
+};
+
+fn says(result: Result<(), Error>, expected: &str) {
+    assert_eq!(result.unwrap_err().to_string(), expected);
+}
+
+#[test]
+fn operands_that_do_not_fit_are_named() {
+    let device = Device::cpu();
+    let x = device.upload(&[1.0f32; 12]).unwrap();
+    let y = device.upload(&[0.0f32; 12]).unwrap();
+    let n = device.upload(&[0u32; 12]).unwrap();
+    let (a, b) = (Rows::new(&x, 3, 4), Rows::new(&y, 3, 4));
+    let softmax = Softmax::new();
+
+    says(
+        softmax.run(&device, Rows::new(&x, 4, 4), b),
+        "`x`: found 4 x 4 with strides 4 and 1 from element 0, expected at most the 12 elements of its buffer; check extents, strides and offset",
+    );
+    says(
+        softmax.run(&device, a.offset(1), b),
+        "`x`: found 3 x 4 with strides 4 and 1 from element 1, expected at most the 12 elements of its buffer; check extents, strides and offset",
+    );
+    says(
+        softmax.run(&device, a.stride(usize::MAX), b),
+        "`x`: found 3 x 4 with strides 18446744073709551615 and 1 from element 0, expected at most the 12 elements of its buffer; check extents, strides and offset",
+    );
+    says(
+        softmax.run(&device, a, b.columns(1..4)),
+        "`y`: found 3 x 3, expected 3 x 4, as `x` has; give a view of that shape",
+    );
+    says(
+        softmax.run(&device, a, b.stride(3)),
+        "`y`: found 3 x 4 with strides 3 and 1, expected strides that give every element of a result memory of its own; use a stride of at least the columns",
+    );
+    says(
+        softmax.run(&device, a.rows(0..2), a.rows(1..3)),
+        "`y`: found memory that it shares with `x`, expected memory of its own or exactly the same; allocate another buffer",
+    );
+    says(
+        transpose(&device, Rows::new(&x, 3, 3), Rows::new(&x, 3, 3)),
+        "`y`: found memory that it shares with `x`, expected memory of its own; allocate another buffer",
+    );
+    let other = Device::cpu();
+    says(
+        softmax.run(&other, a, b),
+        "`x`: found a buffer of another device, expected one of this; upload the data here",
+    );
+    let positions = device.upload(&[0i32; 2]).unwrap();
+    says(
+        softmax.positions(&positions).run(&device, a, b),
+        "`positions`: found 1 x 2, expected 3 x 1, one for each row of `x`; give a view of that shape",
+    );
+    says(
+        RmsNorm::new(0.0).weight(&x).run(&device, a, b),
+        "`weight`: found 1 x 12, expected 1 x 4, one for each column of `x`; give a view of that shape",
+    );
+    says(
+        LayerNorm::new(0.0).affine(a.rows(0..1), b).run(&device, a, b),
+        "`bias`: found 3 x 4, expected 1 x 4, one for each column of `x`; give a view of that shape",
+    );
+    says(
+        CrossEntropy::new().smoothing(2.0).run(&device, a, Rows::new(&n, 3, 1), Rows::new(&y, 3, 1)),
+        "`smoothing`: found 2, expected a number from 0 to 1; give a part of the target",
+    );
+    says(
+        TopK::new(5).run(&device, a, b, Rows::new(&n, 3, 4)),
+        "`k`: found 5, expected at most 4, the columns of `x`; ask for fewer",
+    );
+    says(
+        Rope::new(3).run(&device, a, a, a, b),
+        "`x`: found 4 columns, expected rows of whole heads, of 3 numbers each; give the size of a head",
+    );
+    says(
+        Rope::new(4).rotary(3).run(&device, a, a, a, b),
+        "`rotary`: found 3, expected an even number up to 4, the size of a head; give whole pairs",
+    );
+    says(
+        Dropout::new(1.5, 0).run(&device, a, b),
+        "`p`: found 1.5, expected a probability; give a number from 0 to 1",
+    );
+    says(
+        Elementwise::new(Binary::Add).run(&device, &[a], b),
+        "`inputs`: found 1, expected 2, as `add` takes; give one for each number",
+    );
+    says(
+        permute(&device, &x, &[3, 4], &[0, 0], &y),
+        "`axes`: found [0, 0], expected each axis of [3, 4] once, four at most; name every axis",
+    );
+    says(
+        permute(&device, &x, &[3, 5], &[1, 0], &y),
+        "`x`: found 12 elements, expected 15, as [3, 5] has; give a slice of the buffer",
+    );
+    says(
+        embedding(&device, a, Rows::new(&n, 2, 1), b),
+        "`indices`: found 2 x 1, expected 3 x 1, one for each row of `y`; give a view of that shape",
+    );
+    says(
+        Quantise::per_tensor().run(
+            &device,
+            a,
+            Rows::new(&device.upload(&[0i8; 12]).unwrap(), 3, 4),
+            Rows::new(&y, 3, 1),
+        ),
+        "`scales`: found 3 x 1, expected 1 x 1, one for all; give a view of that shape",
+    );
+    says(
+        Reduce::Sum.all(&device, a, b),
+        "`result`: found 3 x 4, expected 1 x 1, one for all; give a view of that shape",
+    );
+    says(
+        Arg::Max.rows(&device, a, Rows::new(&n, 3, 2)),
+        "`indices`: found 3 x 2, expected 3 x 1, one for each row of `x`; give a view of that shape",
+    );
+    assert_eq!((x.to_vec().unwrap(), y.to_vec().unwrap()), (vec![1.0; 12], vec![0.0; 12]));
+}
+
+#[test]
+fn halves_of_one_matrix_are_apart() {
+    let device = Device::cpu();
+    let x = device.upload(&[1.0f32; 24]).unwrap();
+    let both = Rows::new(&x, 3, 8);
+    Softmax::new().run(&device, both.columns(0..4), both.columns(4..8)).unwrap();
+    let expected: Vec<f32> = (0..24).map(|i| if i % 8 < 4 { 1.0 } else { 0.25 }).collect();
+    assert_eq!(x.to_vec().unwrap(), expected);
+    let found = Softmax::new().run(&device, both.columns(0..4), both.columns(3..7)).unwrap_err();
+    assert!(found.to_string().contains("shares with `x`"));
+}
