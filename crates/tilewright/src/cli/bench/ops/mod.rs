@@ -3,6 +3,7 @@
 
 mod case;
 mod chart;
+mod library;
 mod measure;
 mod memory;
 mod reference;

@@ -55,6 +55,12 @@ fn every_op_is_right_in_every_type() {
                 assert_eq!(row.failure, None, "{} {element} {rows}x{columns}", op.name());
                 assert!(row.ours_us > Some(0.0) && row.gbps > Some(0.0) && row.error < Some(1.0), "{row:?}");
                 assert!(row.compared > Some(0), "{row:?}");
+                let who = match op {
+                    Op::Copy => "runtime",
+                    Op::MatmulTile => "processor, in f64",
+                    _ => "library",
+                };
+                assert_eq!(row.subject.as_deref(), Some(who));
                 assert_eq!(row.of_copy.is_some(), op != Op::MatmulTile);
                 assert_eq!(row.tflops.is_some(), op == Op::MatmulTile);
             }
