@@ -232,16 +232,21 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
         None => (all.max_by_key(|ty| ty.bits()).unwrap_or(Type::F32), 1),
     };
     let bytes = ty.bits() / 8;
+    let elements = ty.shape().map_or(1, |shape| shape.elements());
     let blocks = blocks.unwrap_or_else(|| {
         let clusters = arch.supports(Arch::SM_90) && !dot;
-        if clusters { bytes.div_ceil(BYTES_OF_BLOCK).next_power_of_two().min(8) } else { 1 }
+        if clusters { elements.div_ceil(ELEMENTS_OF_BLOCK).next_power_of_two().min(8) } else { 1 }
     });
     let warps = warps.unwrap_or_else(|| {
         if dot {
             return dot::warps(func);
         }
-        let wanted =
-            (bytes / blocks).div_ceil(BYTES_OF_THREAD * 32).clamp(1, if blocks > 1 { 16 } else { 32 });
+        // A block of a cluster takes as much as it can hold, with few warps that wait for each other.
+        let wanted = match blocks {
+            1 => bytes.div_ceil(BYTES_OF_THREAD * 32).clamp(1, 16),
+            _ => elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).clamp(8, 32),
+        };
+        let wanted = wanted.max(elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32)).min(32);
         // Pieces of one warp each; a number of warps that divides them leaves nobody idle.
         let pieces = ty.shape().map_or(1, |shape| shape.elements()).div_ceil(vector * 32 * blocks);
         let near = (1..=32).filter(|w| pieces % w == 0 && 2 * w >= wanted && *w <= 2 * wanted);
@@ -253,8 +258,11 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
 /// What one thread should hold of the largest tile: four accesses of 16 bytes keep memory busy.
 const BYTES_OF_THREAD: u32 = 64;
 
-/// What one block should hold of the largest tile: its registers have room for twice that, and the rest of the program.
-const BYTES_OF_BLOCK: u32 = 1 << 16;
+/// What one block should hold of the largest tile: an H200 was fastest with this much, alone or in a cluster.
+const ELEMENTS_OF_BLOCK: u32 = 1 << 14;
+
+/// What one thread can hold of the largest tile, with registers left for what it computes.
+const ELEMENTS_OF_THREAD: u32 = 64;
 
 fn is_tile(func: &Func, value: Value) -> bool {
     matches!(func.ty(value), Type::Tile(..))
