@@ -9,14 +9,15 @@
 //!
 //! An op is dropped for an equal one (same op, operands, attributes, types) of the same region or one around it. Loads count as equal
 //! while nothing that may meet their memory is written and nothing orders accesses; a loop that writes somewhere in its body
-//! has written when the body starts. Ops that involve other threads are merged within one region only.
+//! has written when the body starts. Ops that involve other threads are merged within one region only. A half that is widened to f32 is
+//! widened again after a barrier rather than kept in twice the register.
 //!
 //! Limits: no forwarding from stores to loads; commutative ops must have their operands in the same order ([`fold`](crate::fold) puts
 //! constants to the right).
 
 use std::hash::{Hash, Hasher};
 
-use tilewright_ir::{Func, Op, OpData, Opcode, Region};
+use tilewright_ir::{Element, Func, Op, OpData, Opcode, Region, Type, Value};
 
 use crate::context::Context;
 use crate::effects::{Effect, Memory, effects, is_plain_load, load_memory};
@@ -159,7 +160,13 @@ impl Cse<'_> {
             return true;
         }
         let hash = hash(self.func, data);
-        let since = if load { self.last_write(load_memory(self.func, data)) } else { 0 };
+        let since = if load {
+            self.last_write(load_memory(self.func, data))
+        } else if is_cheap_widening(self.func, data) {
+            self.written.iter().copied().max().unwrap_or(0)
+        } else {
+            0
+        };
         let known = self.table.find(hash, |entry| {
             entry.time >= since
                 && (!convergent || entry.region == region)
@@ -193,6 +200,15 @@ impl Cse<'_> {
         let times = self.written.iter().enumerate();
         times.filter(|(i, _)| memory.0 >> i & 1 == 1).map(|(_, &time)| time).max().unwrap_or(0)
     }
+}
+
+/// A half that becomes an f32 costs one instruction, and twice the register for as long as it lives.
+fn is_cheap_widening(func: &Func, data: &OpData) -> bool {
+    let element = |value: Value| func.ty(value).element();
+    data.code == Opcode::Cvt
+        && data.attrs.is_empty()
+        && matches!(element(data.operands[0]), Some(Element::F16 | Element::BF16))
+        && data.results.first().is_some_and(|&result| func.ty(result) == Type::F32)
 }
 
 fn hash(func: &Func, data: &OpData) -> u64 {

@@ -180,10 +180,7 @@ impl Lowering<'_> {
 
     /// The operands of an op in one layout.
     pub(super) fn operands_together(&mut self, data: &OpData) -> Vec<Tile> {
-        let held = data.operands.iter().find_map(|value| match &self.held[value.index()] {
-            Some(Held::Tile(tile)) => Some(tile.layout.clone()),
-            _ => None,
-        });
+        let held = data.operands.iter().find_map(|&value| self.held_layout(value));
         let layout = held.unwrap_or_else(|| self.layout(data.operands[0]));
         data.operands.iter().map(|&value| self.tile_in(value, &layout)).collect()
     }

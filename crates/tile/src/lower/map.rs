@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
-use tilewright_ir::{Constant, OpData, Opcode, Region, Type, Value};
+use tilewright_ir::{Constant, Element, OpData, Opcode, Region, Type, Value};
 
-use super::Lowering;
+use super::{Held, Lowering};
 
 impl Lowering<'_> {
     pub(super) fn map(&mut self, data: &OpData) {
+        if self.widens(data) {
+            return self.hold(data.results[0], Held::Widened(data.operands[0]));
+        }
         let layout = self.layout(data.results[0]);
         let operands: Vec<Vec<Value>> =
             data.operands.iter().map(|&value| self.tile_in(value, &layout).registers).collect();
@@ -31,6 +34,18 @@ impl Lowering<'_> {
         for (&result, registers) in data.results.iter().zip(results) {
             self.hold_tile(result, layout.clone(), registers);
         }
+    }
+
+    /// Whether a map does nothing but turn halves into f32.
+    fn widens(&self, data: &OpData) -> bool {
+        let source = self.source;
+        let [op, _] = source.region(data.regions[0]).ops[..] else { return false };
+        let inner = source.op(op);
+        inner.code == Opcode::Cvt
+            && inner.attrs.is_empty()
+            && matches!(source.ty(inner.operands[0]), Type::Scalar(Element::F16 | Element::BF16))
+            && source.ty(inner.results[0]) == Type::F32
+            && data.operands.len() == 1
     }
 
     /// The ops of a region that do not depend on its arguments, made once: which value stands for which.

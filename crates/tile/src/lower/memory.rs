@@ -65,10 +65,7 @@ impl Lowering<'_> {
     pub(super) fn store(&mut self, data: &OpData) -> Result<()> {
         let value = data.operands[1];
         let element = self.checked_element(data, value)?;
-        let chosen = match &self.held[value.index()] {
-            Some(Held::Tile(tile)) => tile.layout.clone(),
-            _ => self.layout(value),
-        };
+        let chosen = self.held_layout(value).unwrap_or_else(|| self.layout(value));
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let tile = self.tile_in(value, &layout);

@@ -156,6 +156,8 @@ enum Held {
     Splat(Value),
     /// A tile whose elements are their position along an axis.
     Iota(usize),
+    /// Another tile whose elements are converted wherever they are used: halves as f32.
+    Widened(Value),
     /// The registers of a thread.
     Tile(Tile),
 }
@@ -361,12 +363,18 @@ impl Lowering<'_> {
         self.source.ty(value).element().unwrap_or(Element::U32)
     }
 
+    /// The layout that a tile is held in, if it is in registers.
+    fn held_layout(&self, value: Value) -> Option<Rc<Layout>> {
+        match &self.held[value.index()] {
+            Some(Held::Tile(tile)) => Some(tile.layout.clone()),
+            Some(Held::Widened(narrow)) => self.held_layout(*narrow),
+            _ => None,
+        }
+    }
+
     /// The registers of a tile in its own layout.
     fn tile(&mut self, value: Value) -> Tile {
-        let layout = match &self.held[value.index()] {
-            Some(Held::Tile(tile)) => tile.layout.clone(),
-            _ => self.layout(value),
-        };
+        let layout = self.held_layout(value).unwrap_or_else(|| self.layout(value));
         self.tile_in(value, &layout)
     }
 
@@ -376,6 +384,11 @@ impl Lowering<'_> {
             Some(Held::Tile(tile)) => return self.convert(tile, layout, self.element(value)),
             Some(Held::Splat(one)) => vec![one; layout.count()],
             Some(Held::Iota(axis)) => self.coordinates(layout, axis),
+            Some(Held::Widened(narrow)) => {
+                let ty = Type::Scalar(self.element(value));
+                let narrow = self.tile_in(narrow, layout).registers;
+                narrow.into_iter().map(|half| self.value(Opcode::Cvt, [half], [], ty)).collect()
+            }
             Some(Held::Scalar(_)) | None => {
                 let zero = self.constant(Type::Scalar(self.element(value)), 0);
                 vec![zero; layout.count()]
