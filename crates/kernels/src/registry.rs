@@ -3,7 +3,7 @@
 use tilewright_hardware::Arch;
 use tilewright_lang::{Error, Kernel};
 
-use crate::{examples, ladder};
+use crate::{examples, ladder, ops, tutorial};
 
 /// A kernel in a fixed configuration.
 #[derive(Debug, Clone, Copy)]
@@ -70,10 +70,19 @@ const EXAMPLES: [Entry; 4] = [
     },
 ];
 
-/// The kernel of that name.
+/// All kernels that tools find, by the names that they find them by: those of [`KERNELS`], then the kernels on tiles, of the library as
+/// `ops/softmax` and of the tutorial as `tutorial/softmax`.
+pub fn named() -> impl Iterator<Item = (String, &'static Entry)> {
+    let folder = |name: &'static str, entries: &'static [Entry]| {
+        entries.iter().map(move |entry| (format!("{name}{}", entry.name), entry))
+    };
+    folder("", KERNELS).chain(folder("tutorial/", tutorial::TUTORIAL)).chain(folder("ops/", ops::OPERATORS))
+}
+
+/// The kernel of that name among those that are [`named`].
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Entry> {
-    KERNELS.iter().find(|entry| entry.name == name)
+    named().find(|(known, _)| known == name).map(|(_, entry)| entry)
 }
 
 #[cfg(test)]
@@ -85,7 +94,12 @@ mod tests {
         for entry in KERNELS {
             let kernel = (entry.stage)().unwrap_or_else(|error| panic!("{error}"));
             assert!(entry.name.starts_with(kernel.name()), "{} stages {}", entry.name, kernel.name());
-            assert!(std::ptr::eq(find(entry.name).unwrap(), entry), "{} is there twice", entry.name);
+        }
+        for (name, entry) in named() {
+            assert!(std::ptr::eq(find(&name).unwrap(), entry), "{name} is there twice");
+        }
+        for entry in tutorial::TUTORIAL {
+            assert_eq!((entry.stage)().unwrap_or_else(|error| panic!("{error}")).name(), entry.name);
         }
     }
 }
