@@ -5,7 +5,7 @@
 //! * [`gemm`]: matrix products, planned and computed with one call on GPU, CPU and simulator;
 //! * [`ops`]: softmax, norms and the other operators between matrix products;
 //! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
-//! * [`ir`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
+//! * [`ir`], [`tile`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
 //! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
 //! * [`device`]: memory and launches on GPU, CPU and simulator under the same names;
 //! * [`cuda`]: a CUDA runtime that needs only the driver, found at run time; [`sim`], which runs PTX on the CPU, checks it and counts.
@@ -56,6 +56,7 @@ pub use tilewright_layout as layout;
 pub use tilewright_passes as passes;
 pub use tilewright_ptx as ptx;
 pub use tilewright_sim as sim;
+pub use tilewright_tile as tile;
 
 /// Everything that a program with kernels needs: the language, the compiler, the chips and the device.
 pub mod prelude {

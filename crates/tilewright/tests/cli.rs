@@ -325,7 +325,15 @@ fn kernels_are_listed_compiled_and_explained() {
     let listed = json(&tilewright(&["compile", "--list", "--json"]));
     let listed: Vec<&str> = listed.as_array().unwrap().iter().map(|k| k["name"].as_str().unwrap()).collect();
     assert!(listed.contains(&"vector_add") && listed.contains(&"gemm_hopper"), "{listed:?}");
+    assert!(listed.contains(&"tutorial/attention") && listed.contains(&"ops/softmax"), "{listed:?}");
     for name in listed {
+        if name.contains('/') {
+            // Kernels on tiles, of which there are many and some are long.
+            let ptx = tilewright(&["explain", name, "--stage", "ptx"]);
+            assert!(ptx.status.success(), "{name}: {}", String::from_utf8_lossy(&ptx.stderr));
+            assert!(tilewright::ptx::parse(stdout(&ptx)).is_ok(), "{name}");
+            continue;
+        }
         let ptx = tilewright(&["compile", name]);
         assert!(ptx.status.success(), "{name}: {}", String::from_utf8_lossy(&ptx.stderr));
         assert!(tilewright::ptx::parse(stdout(&ptx)).is_ok(), "{name}");
@@ -337,6 +345,80 @@ fn kernels_are_listed_compiled_and_explained() {
         let table = tilewright(&["explain", name]);
         assert!(stdout(&table).contains("shared memory"), "{name}");
     }
+}
+
+#[test]
+fn a_kernel_on_tiles_is_shown_in_its_stages() {
+    let stage = |stages: &str| {
+        let output = tilewright(&["explain", "tutorial/softmax", "--arch", "sm_80", "--stage", stages]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        stdout(&output).to_owned()
+    };
+    let (tile, threads, ptx) = (stage("tile"), stage("threads"), stage("ptx"));
+    let parsed = |text: &str| tilewright::ir::parse(text).unwrap().funcs.swap_remove(0);
+    assert!(parsed(&tile).is_tile_level() && !parsed(&threads).is_tile_level());
+    assert!(tilewright::ptx::parse(&ptx).is_ok());
+    // Several come one after the other, in the order asked for.
+    let both = format!("--- PTX ---\n{ptx}\n--- tile IR ---\n{tile}");
+    assert_eq!(stage("ptx,tile"), both);
+
+    // With the tables come all stages and what was taken to be true, unless nothing is.
+    let table = tilewright(&["explain", "tutorial/softmax", "--arch", "sm_80"]);
+    let table = stdout(&table);
+    for text in [&tile, &threads, &ptx] {
+        assert!(table.contains(text.trim_end()));
+    }
+    assert!(table.contains("x is a multiple of 16, ") && table.contains("x_stride1 is 1, "));
+    let any = json(&tilewright(&["explain", "tutorial/softmax", "--any-tensor", "--json"]));
+    assert!(any["facts"].is_null());
+    assert_eq!(any["stages"][0]["stage"], "tile");
+    assert!(!any["stages"][0]["text"].as_str().unwrap().contains("align(16)"));
+
+    // A remark has its line.
+    let product = json(&tilewright(&["explain", "tutorial/matmul", "--arch", "sm_80", "--json"]));
+    let remarks = product["remarks"].as_array().unwrap();
+    let lines = remarks.iter().filter(|remark| remark["pass"] == "tile").map(|remark| &remark["location"]);
+    assert!(lines.clone().count() > 0);
+    for line in lines {
+        assert!(line.as_str().unwrap().contains("tutorial/product.rs:"), "{line}");
+    }
+
+    let refused = refused(&["explain", "vector_add", "--stage", "tile"]);
+    assert!(refused.contains("written for threads"), "{refused}");
+    let mut command = command(&["explain", "vector_add", "--stage", "sass"]);
+    for variable in ["TILEWRIGHT_PTXAS", "TILEWRIGHT_NVDISASM", "CUDA_HOME", "CUDA_PATH"] {
+        command.env_remove(variable);
+    }
+    let output = command.env("TILEWRIGHT_PTXAS", "no/such/ptxas").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("nvidia-cuda-nvdisasm") && message.lines().count() == 1, "{message}");
+}
+
+/// The tools of NVIDIA are programs that are found and run: two scripts in their places.
+#[cfg(unix)]
+#[test]
+fn machine_code_comes_from_the_disassembler() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let script = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    };
+    let version = "echo 'ptxas: an assembler, V13.0.0'; for last; do :; done; echo cubin > \"$last\"";
+    let assembler = script("ptxas", &format!("[ \"$1\" = --version ] && cd \"$(mktemp -d)\"; {version}"));
+    let explain = || {
+        let mut command = command(&["explain", "vector_add", "--stage", "sass"]);
+        command.env_remove("TILEWRIGHT_NVDISASM").env("TILEWRIGHT_PTXAS", &assembler).output().unwrap()
+    };
+    script("nvdisasm", "echo \"instructions of $(cat $2)\"");
+    assert_eq!(stdout(&explain()), "instructions of cubin\n");
+    script("nvdisasm", "echo 'no such chip' >&2; exit 3");
+    let output = explain();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("nvdisasm failed: no such chip"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tilewright::compiler::{Build, Compiler};
 use tilewright::hardware::Arch;
-use tilewright::kernels::{Entry, KERNELS, find};
+use tilewright::kernels::{Entry, find, named};
 use tilewright::lang::Kernel;
 
 use super::{Failure, table};
@@ -92,7 +92,7 @@ enum Cubin {
 
 #[derive(Serialize)]
 struct Listed {
-    name: &'static str,
+    name: String,
     summary: &'static str,
     needs: String,
 }
@@ -132,7 +132,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
 /// The kernel of that name, and the chip to compile it for.
 pub(super) fn choose(name: &str, arch: Option<Arch>) -> Result<(&'static Entry, Arch), Failure> {
     let Some(entry) = find(name) else {
-        let known: Vec<&str> = KERNELS.iter().map(|entry| entry.name).collect();
+        let known: Vec<String> = named().map(|(name, _)| name).collect();
         return Err(Failure::input(format!("no kernel is named `{name}`; there are {}", known.join(", "))));
     };
     let arch = arch.unwrap_or(entry.needs);
@@ -153,9 +153,8 @@ pub(super) fn build(entry: &Entry, compiler: Compiler) -> Result<(Kernel, Build)
 }
 
 fn list(json: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    let rows: Vec<Listed> = KERNELS
-        .iter()
-        .map(|entry| Listed { name: entry.name, summary: entry.summary, needs: entry.needs.to_string() })
+    let rows: Vec<Listed> = named()
+        .map(|(name, entry)| Listed { name, summary: entry.summary, needs: entry.needs.to_string() })
         .collect();
     if json {
         serde_json::to_writer_pretty(&mut *out, &rows)?;
@@ -164,7 +163,7 @@ fn list(json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let mut table = table(&["kernel", "needs", "what it computes"]);
     for row in &rows {
-        table.add_row([row.name, &row.needs, row.summary]);
+        table.add_row([&row.name, &row.needs, row.summary]);
     }
     writeln!(out, "{table}")?;
     Ok(())

@@ -1,18 +1,25 @@
 //! `tilewright explain`: what becomes of a kernel, stage by stage.
+//!
+//! A kernel on tiles is explained as it is compiled for dense, aligned tensors, unless told otherwise: that is what launches mostly get.
+
+mod sass;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use similar::TextDiff;
 use tilewright::compiler::{Build, Compiler};
 use tilewright::cuda::CacheFolder;
 use tilewright::hardware::{Arch, occupancy};
+use tilewright::ir::Func;
+use tilewright::lang::{Kernel, TensorMapSpec};
 use tilewright::passes::RemarkKind;
-use tilewright_ptxas::{Assembler, AssemblerError};
+use tilewright::tile::{Fact, specialise};
+use tilewright_ptxas::{Assembler, AssemblerError, Report};
 
-use super::compile::{build, choose};
+use super::compile::choose;
 use super::{Failure, table};
 
 /// Options of `explain`.
@@ -20,7 +27,9 @@ use super::{Failure, table};
 #[command(after_help = "Examples:\n  \
     tilewright explain gemm_hopper\n  \
     tilewright explain transpose --arch sm_80 --diff\n  \
-    tilewright explain gemm_ampere --diff=licm --json")]
+    tilewright explain gemm_ampere --diff=licm --json\n  \
+    tilewright explain tutorial/softmax --arch sm_90a\n  \
+    tilewright explain ops/rms_norm --stage tile,ptx")]
 pub(super) struct Options {
     /// The kernel, by its name in the registry
     kernel: String,
@@ -33,16 +42,61 @@ pub(super) struct Options {
     #[arg(long, value_name = "PASS", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     diff: Option<String>,
 
+    /// Print the kernel in these stages and nothing else [default: all that there are of a kernel on tiles, none of others, and tables]
+    #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',', conflicts_with = "diff")]
+    stage: Vec<Stage>,
+
+    /// Compile a kernel on tiles for tensors of any strides and alignment, not for dense ones
+    #[arg(long)]
+    any_tensor: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A form that a kernel has on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Stage {
+    /// The IR of tiles
+    Tile,
+    /// The IR of threads, after all passes
+    Threads,
+    /// PTX
+    Ptx,
+    /// The GPU's instructions, where there are NVIDIA's assembler and disassembler
+    Sass,
+}
+
+impl Stage {
+    fn title(self) -> &'static str {
+        match self {
+            Stage::Tile => "tile IR",
+            Stage::Threads => "thread IR",
+            Stage::Ptx => "PTX",
+            Stage::Sass => "SASS",
+        }
+    }
+}
+
+/// A kernel in one of its stages.
+#[derive(Serialize)]
+struct Form {
+    stage: Stage,
+    text: String,
 }
 
 #[derive(Serialize)]
 struct Explanation {
     kernel: String,
     arch: String,
+    /// What is taken to be true of the arguments.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    facts: Vec<String>,
     parameters: Vec<Parameter>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stages: Vec<Form>,
     threads: Option<u32>,
     staged_ops: usize,
     optimised_ops: usize,
@@ -111,21 +165,46 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     if let Some(pass) = options.diff.as_deref().filter(|pass| !pass.is_empty()) {
         tilewright::passes::Pass::named(pass).map_err(Failure::input)?;
     }
-    let (kernel, build) = build(entry, Compiler::new(arch).dumps(true))?;
-    let parameters = kernel.parameters().map(|(name, ty, _)| Parameter {
+    let kernel = (entry.stage)().map_err(|error| Failure::Machine(error.to_string()))?;
+    let facts = if options.any_tensor { Vec::new() } else { dense(&kernel) };
+    let known: Vec<(&str, Fact)> = facts.iter().map(|(name, fact)| (name.as_str(), *fact)).collect();
+    let func = specialise(kernel.func(), &known);
+    let build = Compiler::new(arch).dumps(true).compile(&func);
+    let build = build.map_err(|error| Failure::Machine(error.to_string()))?;
+    let assembler = Assembler::find().ok();
+    let report = assembler.as_ref().map(|assembler| assemble(assembler, &build, arch)).transpose()?;
+    let disassembler = assembler.as_ref().and_then(|assembler| sass::find(assembler.path()));
+    let machine_code = || match (&disassembler, &report) {
+        (Some(program), Some(report)) => sass::disassemble(program, &report.cubin).map(Some),
+        _ => Ok(None),
+    };
+    let stages = stages(options, &func, &build, machine_code)?;
+    if !options.stage.is_empty() && !options.json {
+        return write_stages(&stages, options.stage.len() > 1, out);
+    }
+    let describe =
+        |map: &TensorMapSpec| format!("box {:?} of {}, {}", map.box_dims(), map.element(), map.swizzle());
+    let written = kernel.parameters().map(|(name, ty, _)| Parameter {
         name: name.to_owned(),
         ty: ty.to_string(),
-        tensor_map: kernel
-            .tensor_map(name)
-            .map(|map| format!("box {:?} of {}, {}", map.box_dims(), map.element(), map.swizzle())),
+        tensor_map: kernel.tensor_map(name).map(describe),
     });
+    // Those that the compiler has added for copies of tiles; the launch makes them.
+    let added = build.maps.iter().map(|map| Parameter {
+        name: map.name.clone(),
+        ty: format!("tensor map of `{}`", map.pointer),
+        tensor_map: Some(describe(&map.spec)),
+    });
+    let parameters = written.chain(added);
     let (version, target) = (directive(&build.code.text, ".version"), directive(&build.code.text, ".target"));
     let explanation = Explanation {
-        kernel: entry.name.to_owned(),
+        kernel: options.kernel.clone(),
         arch: arch.to_string(),
+        facts: facts.iter().map(|(name, fact)| says(name, *fact)).collect(),
         parameters: parameters.collect(),
+        stages,
         threads: build.code.launch.total_threads(),
-        staged_ops: count_ops(&kernel.ir()),
+        staged_ops: count_ops(&func.to_string()),
         optimised_ops: count_ops(&build.func.to_string()),
         passes: steps(&build),
         remarks: remarks(&build),
@@ -136,7 +215,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
             shared_bytes: build.code.shared.fixed,
             dynamic_shared_bytes: build.code.shared.dynamic,
         },
-        assembled: assemble(&build, arch)?,
+        assembled: report.and_then(|report| assembled(&report, &build, arch)),
         diffs: options.diff.as_deref().map(|pass| diffs(&build, pass)).unwrap_or_default(),
     };
     if options.json {
@@ -145,6 +224,85 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         return Ok(());
     }
     write(&explanation, out)
+}
+
+/// What is true of dense tensors at addresses and with rows of multiples of 16 bytes.
+fn dense(kernel: &Kernel) -> Vec<(String, Fact)> {
+    let mut facts = Vec::new();
+    for view in kernel.views() {
+        let name = &view.name;
+        let wide = Fact::MultipleOf(16 / view.element.bytes().clamp(1, 16));
+        facts.push((name.clone(), Fact::MultipleOf(16)));
+        for axis in 0..view.rank {
+            if axis + 1 == view.rank {
+                facts.push((format!("{name}_extent{axis}"), wide));
+                facts.push((format!("{name}_stride{axis}"), Fact::Is(1)));
+            } else {
+                facts.push((format!("{name}_stride{axis}"), wide));
+            }
+        }
+    }
+    facts
+}
+
+fn says(name: &str, fact: Fact) -> String {
+    match fact {
+        Fact::Is(number) => format!("{name} is {number}"),
+        Fact::MultipleOf(of) => format!("{name} is a multiple of {of}"),
+    }
+}
+
+/// The stages that were asked for; of a kernel on tiles all that there are, if none were. `machine_code` has the SASS, or nothing where the
+/// machine lacks a tool.
+fn stages(
+    options: &Options,
+    func: &Func,
+    build: &Build,
+    machine_code: impl Fn() -> Result<Option<String>, Failure>,
+) -> Result<Vec<Form>, Failure> {
+    let all = [Stage::Tile, Stage::Threads, Stage::Ptx, Stage::Sass];
+    let asked = !options.stage.is_empty();
+    let wanted = match (asked, func.is_tile_level()) {
+        (true, _) => &options.stage[..],
+        (false, true) => &all[..],
+        (false, false) => &[],
+    };
+    let mut forms = Vec::new();
+    for &stage in wanted {
+        let text = match stage {
+            Stage::Tile if func.is_tile_level() => Some(func.to_string()),
+            Stage::Tile => {
+                let kernel = &options.kernel;
+                return Err(Failure::input(format!(
+                    "`{kernel}` is written for threads and has no stage `tile`; use threads, ptx or sass"
+                )));
+            }
+            Stage::Threads => Some(build.func.to_string()),
+            Stage::Ptx => Some(build.code.text.clone()),
+            Stage::Sass => machine_code()?,
+        };
+        match text {
+            Some(text) => forms.push(Form { stage, text }),
+            None if asked => {
+                let (assembler, disassembler) = (tilewright_ptxas::VARIABLE, sass::remedy());
+                return Err(Failure::Machine(format!(
+                    "no SASS without ptxas and nvdisasm: `pip install nvidia-cuda-nvcc` and set {assembler}, {disassembler}"
+                )));
+            }
+            None => {}
+        }
+    }
+    Ok(forms)
+}
+
+fn write_stages(stages: &[Form], titles: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    for (i, Form { stage, text }) in stages.iter().enumerate() {
+        if titles {
+            writeln!(out, "{}--- {} ---", if i > 0 { "\n" } else { "" }, stage.title())?;
+        }
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    Ok(())
 }
 
 fn steps(build: &Build) -> Vec<Step> {
@@ -193,20 +351,22 @@ fn directive(text: &str, name: &str) -> String {
     line.unwrap_or_default().trim().to_owned()
 }
 
-/// Asks the assembler, if this machine has one. That it refuses our PTX is our fault: the report says where, and a reproducer is
-/// left behind.
-fn assemble(build: &Build, arch: Arch) -> Result<Option<Assembled>, Failure> {
-    let Ok(assembler) = Assembler::find() else { return Ok(None) };
-    let report = match assembler.assemble(&build.code.text, &arch.to_string()) {
-        Ok(report) => report,
-        Err(AssemblerError::Refused { message, .. }) => return Err(refused(build, &message)),
-        Err(error) => return Err(Failure::Machine(error.to_string())),
-    };
-    let Some(entry) = report.entries.first() else { return Ok(None) };
+/// Asks the assembler. That it refuses our PTX is our fault: the report says where, and a reproducer is left behind.
+fn assemble(assembler: &Assembler, build: &Build, arch: Arch) -> Result<Report, Failure> {
+    match assembler.assemble(&build.code.text, &arch.to_string()) {
+        Ok(report) => Ok(report),
+        Err(AssemblerError::Refused { message, .. }) => Err(refused(build, &message)),
+        Err(error) => Err(Failure::Machine(error.to_string())),
+    }
+}
+
+/// What the assembler says, and what follows for the blocks that run at once.
+fn assembled(report: &Report, build: &Build, arch: Arch) -> Option<Assembled> {
+    let entry = report.entries.first()?;
     let threads = build.code.launch.total_threads().unwrap_or(0);
     let shared = build.code.shared.fixed + build.code.shared.dynamic;
     let occupied = occupancy(arch, threads, entry.registers, shared);
-    Ok(Some(Assembled {
+    Some(Assembled {
         registers: entry.registers,
         spill_bytes: entry.spill_store_bytes + entry.spill_load_bytes,
         stack_bytes: entry.stack_bytes,
@@ -214,7 +374,7 @@ fn assemble(build: &Build, arch: Arch) -> Result<Option<Assembled>, Failure> {
         blocks_per_multiprocessor: occupied.blocks_per_sm,
         warps_per_multiprocessor: occupied.warps,
         limited_by: format!("{:?}", occupied.limited_by).to_lowercase(),
-    }))
+    })
 }
 
 /// The assembler's complaint in terms of the Rust source, and where the reproducer is.
@@ -253,6 +413,16 @@ fn write(e: &Explanation, out: &mut dyn Write) -> Result<(), Failure> {
         parameters.add_row([p.name.as_str(), &p.ty, p.tensor_map.as_deref().unwrap_or("")]);
     }
     writeln!(out, "{parameters}\n")?;
+    if !e.facts.is_empty() {
+        writeln!(out, "compiled for arguments of which this is true: {}\n", e.facts.join(", "))?;
+    }
+    if !e.stages.is_empty() {
+        write_stages(&e.stages, true, out)?;
+        if e.stages.iter().all(|form| form.stage != Stage::Sass) {
+            writeln!(out, "\nno SASS without ptxas and nvdisasm: {}", sass::remedy())?;
+        }
+        writeln!(out)?;
+    }
 
     let mut stages = table(&["stage", "changed", "ops", "time"]);
     stages.add_row(["staged", "", &e.staged_ops.to_string(), ""]);
