@@ -15,9 +15,9 @@
 //! marked is left goes as a whole; a `while` stays, for it might not end, and so does a `role`, for it sets registers. Loads go when nobody uses them, unless they have
 //! a memory order.
 //!
-//! Limits: stores to memory that nobody reads stay.
+//! Limits: stores to memory that nobody reads stay. A `map`, `tile_reduce` or `tile_scan` stays with all its results or goes.
 
-use tilewright_ir::{Cache, Def, Func, Op, Opcode, Region, Value};
+use tilewright_ir::{Cache, Def, Func, Group, Op, OpData, Opcode, Region, Value};
 
 use crate::context::Context;
 use crate::effects::is_ordered;
@@ -59,7 +59,7 @@ impl Marks<'_> {
             let data = func.op(op);
             let stays = match data.code {
                 Opcode::Yield | Opcode::Condition => false,
-                Opcode::If | Opcode::For | Opcode::While | Opcode::Role => {
+                _ if !data.regions.is_empty() => {
                     let mut inside = matches!(data.code, Opcode::While | Opcode::Role);
                     for &inner in &data.regions {
                         inside |= self.roots(inner);
@@ -99,6 +99,10 @@ impl Marks<'_> {
                 }
             }
             _ => data.operands.iter().for_each(|&v| self.need(v)),
+        }
+        if works_on_elements(data) {
+            let ends = data.regions.iter().filter_map(|&region| func.terminator(region));
+            ends.for_each(|end| func.op(end).operands.iter().for_each(|&v| self.need(v)));
         }
     }
 
@@ -161,6 +165,11 @@ impl Marks<'_> {
     }
 }
 
+/// The op has a region for the elements of tiles: each of its results needs all of that region.
+fn works_on_elements(data: &OpData) -> bool {
+    data.info().group == Group::Program && !data.regions.is_empty()
+}
+
 struct Sweep<'a> {
     func: &'a mut Func,
     values: Vec<bool>,
@@ -191,7 +200,7 @@ impl Sweep<'_> {
                 out.push(op);
                 continue;
             }
-            let op = self.slots(op);
+            let op = if works_on_elements(self.func.op(op)) { op } else { self.slots(op) };
             for inner in self.func.op(op).regions.clone() {
                 self.region(inner);
             }

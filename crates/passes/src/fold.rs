@@ -91,12 +91,13 @@ impl Folder<'_> {
             Opcode::If => return self.fold_if(op, out),
             Opcode::For => return self.fold_for(op, out),
             Opcode::While => return self.fold_while(op, out),
-            Opcode::Role => {
-                let body = self.func.op(op).regions[0];
-                self.region(body);
+            Opcode::Const => return out.push(op),
+            _ if !self.func.op(op).regions.is_empty() => {
+                for inner in self.func.op(op).regions.clone() {
+                    self.region(inner);
+                }
                 return out.push(op);
             }
-            Opcode::Const => return out.push(op),
             _ => {}
         }
         for _ in 0..ROUNDS {

@@ -18,7 +18,7 @@
 //! Limits: sums with `tid.x` before the shift are not seen through; results of atomics and plain loads never count.
 
 use tilewright_ir::{
-    Cache, Flags, Func, Op, OpData, Opcode, Region, Shuffle, Space, Special, Type, Value, Width,
+    Cache, Flags, Func, Group, Op, OpData, Opcode, Region, Shuffle, Space, Special, Type, Value, Width,
 };
 
 use crate::context::Context;
@@ -151,6 +151,13 @@ impl Analysis<'_> {
             Opcode::For => self.count(data),
             Opcode::While => self.repeat(data),
             Opcode::Role => self.region(data.regions[0]),
+            // Threads have different elements of a tile.
+            _ if data.info().group == Group::Program => {
+                for &region in &data.regions {
+                    self.func.region(region).args.iter().for_each(|&arg| self.set(arg, true));
+                    self.region(region);
+                }
+            }
             _ => {
                 if let [first, more @ ..] = &data.results[..] {
                     let varies = self.result_varies(data);

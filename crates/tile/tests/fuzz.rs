@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use tilewright_ir::{Group, Module, Opcode, parse, table, verify};
+use tilewright_passes::{Options, Pass, Pipeline};
 use tilewright_tile::fuzz::{Case, Given};
 use tilewright_tile::interp::{Argument, Program};
 
@@ -67,4 +68,33 @@ fn programs_do_not_disturb_each_other() {
         assert_eq!(case.difference(&case.interpret().unwrap(), &buffers), None, "seed {seed}");
     }
     assert!(several > 50, "{several} kernels with several programs");
+}
+
+/// Every pass leaves kernels valid and their results what they were, also at this level.
+#[test]
+fn passes_keep_what_kernels_do() {
+    let mut pipelines: Vec<(&str, Pipeline)> =
+        Pass::ALL.iter().map(|&pass| (pass.name(), Pipeline::of(&[pass]))).collect();
+    pipelines.push(("standard", Pipeline::standard()));
+    let mut changed = HashSet::new();
+    for seed in 0..60 {
+        let case = Case::new(seed, 3 + u32::try_from(seed % 16).unwrap());
+        let expected = case.interpret().unwrap();
+        for (name, pipeline) in &pipelines {
+            let mut module = Module::from(case.func.clone());
+            let pipeline = pipeline.clone().with(Options { verify: true, dump: false });
+            let report =
+                pipeline.run(&mut module).unwrap_or_else(|error| panic!("seed {seed}, {name}: {error}"));
+            if !report.changed {
+                continue;
+            }
+            changed.insert(*name);
+            let after = Case { func: module.funcs.remove(0), ..case.clone() };
+            let found = after.interpret().unwrap_or_else(|error| panic!("seed {seed}, {name}: {error}"));
+            assert_eq!(case.difference(&expected, &found), None, "seed {seed}, {name}\n{}", after.func);
+        }
+    }
+    for name in ["fold", "cse", "dce", "licm", "standard"] {
+        assert!(changed.contains(name), "`{name}` did nothing");
+    }
 }
