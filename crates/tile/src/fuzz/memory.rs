@@ -48,10 +48,38 @@ impl Gen {
             };
             bytes.extend_from_slice(&bits.to_le_bytes()[..element.bytes() as usize]);
         }
+        let align = self.random.pick(&[0, element.bytes(), 16]);
+        self.pointer(element, bytes, rule, align)
+    }
+
+    fn pointer(&mut self, element: Element, bytes: Vec<u8>, rule: Rule, align: u32) -> Value {
         let name = format!("p{}", self.arguments.len());
         self.arguments.push(Given::Buffer { element, bytes, rule });
-        let align = self.random.pick(&[0, element.bytes(), 16]);
         self.b.func.add_param(name, GLOBAL, align)
+    }
+
+    /// A matrix of small integers as libraries have them: row by row, each from a multiple of 16 bytes on.
+    pub(super) fn matrix(&mut self, [rows, columns]: [u32; 2], element: Element) -> Tensor {
+        let pitch = columns.next_multiple_of(16);
+        let mut bytes = Vec::new();
+        for _ in 0..rows * pitch {
+            let bits = small(&mut self.random, element);
+            bytes.extend_from_slice(&bits.to_le_bytes()[..element.bytes() as usize]);
+        }
+        let pointer = self.pointer(element, bytes, Rule::Exact, 16);
+        let mut facts = [rows, columns].map(|extent| self.number(Element::U32, i64::from(extent))).to_vec();
+        facts.push(self.number(Element::I64, i64::from(pitch)));
+        facts.push(self.constant(Element::I64, 1));
+        Tensor { pointer, element, extents: vec![rows, columns], facts, small: true }
+    }
+
+    /// A box of a matrix; zeros where it ends.
+    pub(super) fn load_box(&mut self, from: &Tensor, starts: [Value; 2], shape: Shape) -> Value {
+        let mut operands = vec![from.pointer];
+        operands.extend(starts);
+        operands.extend(&from.facts);
+        operands.push(self.constant(from.element, 0));
+        self.emit(Opcode::TileLoad, &operands, &[], Some(Type::Tile(from.element, shape)))
     }
 
     /// A number that is a constant or a parameter.

@@ -250,6 +250,7 @@ impl Gen {
             14 => self.gather(),
             15 if !self.repeated => self.scatter(),
             16 => self.atomic(),
+            17 if self.limit >= 1024 && self.random.once_in(2) => self.dot_loop(),
             17 => self.dot(),
             18 => self.scalar(),
             19 => self.approximate(),
@@ -713,6 +714,71 @@ impl Gen {
         let flags = Flags::TF32.when(factor == Element::F32 && self.random.once_in(2));
         let to = Tile { small: false, ..c };
         self.tile(Opcode::Dot, &[a.value, b.value, c.value], &[flags.into()], to);
+    }
+
+    /// A product summed up along k by a loop, from matrices as libraries have them: what a compiler can load ahead.
+    fn dot_loop(&mut self) {
+        const EXTENTS: [(u32, u32, u32); 6] =
+            [(64, 8, 64), (64, 64, 64), (64, 24, 16), (64, 32, 32), (128, 32, 32), (32, 16, 16)];
+        let Some(swap) = Axes::new(&[1, 0]) else { return };
+        let element = self.random.pick(&[Element::F16, Element::BF16]);
+        let (m, n, k) = self.random.pick(&EXTENTS);
+        let pieces = 1 + self.random.below(6);
+        let depth = k * pieces - self.random.below(9);
+        let turned = self.random.once_in(2);
+        let height = m * self.programs() - self.random.below(9);
+        let a = self.matrix([height, depth], element);
+        let b = self.matrix(if turned { [n, depth] } else { [depth, n] }, element);
+        let like = Tile {
+            value: Value(0),
+            element: Element::F32,
+            shape: shape(&[m, n]),
+            rule: Rule::Exact,
+            small: false,
+        };
+        let from = if self.random.once_in(2) {
+            let nothing = self.constant(Element::F32, 0);
+            self.tile(Opcode::Splat, &[nothing], &[], like).value
+        } else {
+            self.load_small(like.shape, Element::F32).value
+        };
+        let [zero, one, rows, deep] = [0, 1, m, k].map(|n| self.constant(Element::U32, u64::from(n)));
+        let rounds = self.random.below(pieces + 2);
+        let rounds = self.constant(Element::U32, u64::from(rounds));
+        let row = self.emit(Opcode::Mul, &[self.program, rows], &[], None);
+        let row = self.emit(Opcode::Bitcast, &[row], &[], Some(Type::I32));
+        let none = self.constant(Element::I32, 0);
+        let ty = Type::Tile(Element::F32, like.shape);
+        let op = self.b.push(Opcode::For, [zero, rounds, one, from], [], [ty], Loc::NONE);
+        let region = self.b.open(op);
+        let round = self.b.func.add_arg(region, Type::U32);
+        let sums = self.b.func.add_arg(region, ty);
+        let at = self.emit(Opcode::Mul, &[round, deep], &[], None);
+        let at = self.emit(Opcode::Bitcast, &[at], &[], Some(Type::I32));
+        let left = self.load_box(&a, [row, at], shape(&[m, k]));
+        let right = if turned {
+            let right = self.load_box(&b, [none, at], shape(&[n, k]));
+            let ty = Type::Tile(element, shape(&[k, n]));
+            self.emit(Opcode::Transpose, &[right], &[swap.into()], Some(ty))
+        } else {
+            self.load_box(&b, [at, none], shape(&[k, n]))
+        };
+        // Now and then something is done to the sums in every round.
+        let negate = self.random.once_in(3);
+        let sums = if negate {
+            let sums = Tile { value: sums, ..like };
+            let negative = self.map(&[sums], &[Element::F32], |body, args| {
+                vec![body.b.value(Opcode::Neg, [args[0]], [], None, Loc::NONE)]
+            });
+            negative[0].value
+        } else {
+            sums
+        };
+        let sum = self.emit(Opcode::Dot, &[left, right, sums], &[], Some(ty));
+        self.b.push(Opcode::Yield, [sum], [], [], Loc::NONE);
+        self.b.close();
+        let results = self.results(op);
+        self.tiles.extend(results);
     }
 
     /// What an atomic may do to these elements.

@@ -8,6 +8,7 @@
 //! In shared memory lines are an odd number of 16-byte units apart, so that the eight rows of a matrix lie in different banks.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use tilewright_hardware::mma::{self, Mma as Atom};
 use tilewright_hardware::{Arch, Group};
@@ -97,6 +98,7 @@ pub(super) fn warpgroup_sums(func: &Func, data: &OpData, groups: u32) -> Option<
 
 /// A factor in shared memory: lines of neighbours along k (or along the other axis), `pitch` bytes apart.
 struct Stored {
+    piece: Range<u32>,
     base: Value,
     pitch: u32,
     along_k: bool,
@@ -252,6 +254,7 @@ impl Lowering<'_> {
         };
         self.scratch.make_room(room(self, a) + room(self, b));
         let (left, right) = (self.stored(a, 1, atom.a), self.stored(b, 0, atom.b));
+        self.touch_all([&left.piece, &right.piece]);
         let (m, n) = (shape.extents()[0] / down, shape.extents()[1] / across);
         let depth = self.shape(a).extents()[1];
         let first = |this: &mut Self, axis: usize| this.warp_base(&layout, axis);
@@ -291,6 +294,12 @@ impl Lowering<'_> {
         let none = vec![Digit { axis: None, extent: 32, stride: 0 }];
         let only = Layout::of(layout.shape, Vec::new(), [none, own, Vec::new()]);
         self.base(&only, axis)
+    }
+
+    /// Says that both factors are about to be read. Not one by one as they are stored: the barrier before the second one would forget that the
+    /// first is still to be read.
+    fn touch_all(&mut self, pieces: [&Range<u32>; 2]) {
+        pieces.into_iter().for_each(|piece| self.touch(piece, false));
     }
 
     /// Leaves a factor in shared memory, neighbours along `k_axis` side by side unless its registers hold neighbours along the other axis
@@ -338,8 +347,7 @@ impl Lowering<'_> {
                 Some(here) => self.push(Opcode::StoreIf, [address, whole, here], [], []),
             };
         }
-        self.touch(&piece, false);
-        Stored { base, pitch, along_k, element: as_element }
+        Stored { piece, base, pitch, along_k, element: as_element }
     }
 
     /// f32 factors as tf32.
@@ -448,7 +456,11 @@ impl Lowering<'_> {
         let sums = self.tile_in(c, &layout);
         let room = |this: &Self, value: Value| this.shape(value).elements() * bytes(this.element(value)) + 16;
         self.scratch.make_room(room(self, a) + room(self, b));
-        let (left, right) = (self.in_rows(a), self.in_rows(b));
+        let ((piece_a, left), (piece_b, right)) = (self.in_rows(a), self.in_rows(b));
+        if self.team().blocks > 1 {
+            self.cluster_barrier();
+        }
+        self.touch_all([&piece_a, &piece_b]);
         let (depth, sum) = (self.shape(a).extents()[1], self.element(c));
         let [pitch_a, pitch_b] = [self.shape(a).extents()[1], self.shape(b).extents()[1]];
         let [size_a, size_b] = [bytes(self.element(a)), bytes(self.element(b))];
@@ -516,7 +528,7 @@ impl Lowering<'_> {
     }
 
     /// A tile in shared memory, row by row without gaps.
-    fn in_rows(&mut self, factor: Value) -> Value {
+    fn in_rows(&mut self, factor: Value) -> (Range<u32>, Value) {
         let element = self.element(factor);
         let tile = self.tile(factor);
         self.left_in_rows(&tile, element)

@@ -27,7 +27,7 @@ pub(super) struct Scratch {
     pending: Vec<(Range<u32>, bool)>,
     /// Whether all blocks of the program are known to have started.
     started: bool,
-    /// What other blocks may have written to since all blocks met last, or may still read.
+    /// What blocks have written to or read since they all met last: each other's memory, or their own up to their last barrier.
     remote: Vec<Range<u32>>,
     /// What this program did to global memory since its threads met last.
     global: Vec<Touched>,
@@ -48,8 +48,8 @@ pub(super) struct Touched {
     /// The pointer it started from; none if nobody knows.
     pub(super) root: Option<Value>,
     pub(super) writes: bool,
-    /// Starts, extents, strides and layout of a box; none for anything else.
-    pub(super) place: Option<(Vec<Value>, Rc<Layout>)>,
+    /// Pointer, starts, extents and strides of a box, its layout and the bytes of an element; none for anything else.
+    pub(super) place: Option<(Vec<Value>, Rc<Layout>, u32)>,
 }
 
 impl Touched {
@@ -161,9 +161,12 @@ impl Lowering<'_> {
             let zero = self.u32(0);
             self.push(Opcode::Barrier, [zero], [Flags::ALIGNED.into()], []);
         }
-        self.scratch.pending.clear();
+        let done = std::mem::take(&mut self.scratch.pending);
         if self.team().blocks == 1 {
             self.scratch.global.clear();
+        } else {
+            // Another block may be behind: what this one has done with a piece, that one may still do.
+            self.scratch.remote.extend(done.into_iter().map(|(piece, _)| piece));
         }
     }
 
@@ -180,6 +183,7 @@ impl Lowering<'_> {
         self.push(Opcode::ClusterArrive, [], [Order::Release.into(), Flags::ALIGNED.into()], []);
         self.push(Opcode::ClusterWait, [], [Order::Acquire.into(), Flags::ALIGNED.into()], []);
         self.scratch.pending.clear();
+        self.scratch.remote.clear();
         self.scratch.global.clear();
     }
 
@@ -189,7 +193,6 @@ impl Lowering<'_> {
         if !self.scratch.started || self.scratch.remote.iter().any(meets) || self.scratch.meets(piece, true) {
             self.cluster_barrier();
             self.scratch.started = self.scratch.started || self.builder.depth() == 1;
-            self.scratch.remote.clear();
         }
         self.scratch.remote.push(piece.clone());
     }

@@ -30,7 +30,7 @@ impl Lowering<'_> {
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let pad = self.scalar(data.operands[data.operands.len() - 1]);
-        self.touch_box(data, &data.operands[1..data.operands.len() - 1], &layout, false);
+        self.touch_box(data, &data.operands[1..data.operands.len() - 1], &layout, element, false);
         let runs = self.runs(data, &layout, &order, element);
         let mut registers = vec![pad; layout.count()];
         let hints = hints(data);
@@ -69,7 +69,7 @@ impl Lowering<'_> {
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let tile = self.tile_in(value, &layout);
-        self.touch_box(data, &data.operands[2..], &layout, true);
+        self.touch_box(data, &data.operands[2..], &layout, element, true);
         let runs = self.runs(data, &layout, &order, element);
         let first = self.is_first(&layout);
         let hints = hints(data);
@@ -91,8 +91,19 @@ impl Lowering<'_> {
     }
 
     /// A box is about to be read or written, by threads that each have their own elements of it unless some hold copies.
-    fn touch_box(&mut self, data: &OpData, place: &[Value], layout: &Rc<Layout>, writes: bool) {
-        let own = (!layout.has_copies()).then(|| (place.to_vec(), layout.clone()));
+    fn touch_box(
+        &mut self,
+        data: &OpData,
+        place: &[Value],
+        layout: &Rc<Layout>,
+        element: Element,
+        writes: bool,
+    ) {
+        let pointer = data.operands[0];
+        let own = (!layout.has_copies()).then(|| {
+            let place = std::iter::once(pointer).chain(place.iter().copied()).collect();
+            (place, layout.clone(), super::assign::bytes(element))
+        });
         let root = self.root(data.operands[0]);
         self.touch_global(Touched { root, writes, place: own });
     }

@@ -664,7 +664,7 @@ impl Lowering<'_> {
         let operands = self.flatten_all(&operands, &carried);
         let types = self.flat_types(&self.carried(&data.results));
         let op = self.push(Opcode::While, operands, data.attrs.to_vec(), types);
-        let before = self.enter_loop(data);
+        self.enter_loop(data);
         let region = self.builder.open(op);
         self.arguments(test, region);
         self.region(test)?;
@@ -674,13 +674,15 @@ impl Lowering<'_> {
         operands.extend(self.flatten_all(&self.carried(&end[1..]), &passed));
         self.push(Opcode::Condition, operands, [], []);
         self.builder.close();
+        // The loop ends after a test, at least one.
+        let tested = self.scratch.state();
         self.fill(op, |this, region| {
             this.arguments(body, region);
             this.region(body)?;
             let end = this.carried(&this.end_of(body));
             Ok(this.flatten_all(&end, &carried))
         })?;
-        self.leave_loop(before);
+        self.scratch.restore(tested);
         let results = self.builder.func.op(op).results.to_vec();
         self.adopt(&self.carried(&data.results), &results);
         Ok(())

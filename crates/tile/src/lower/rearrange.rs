@@ -114,16 +114,16 @@ impl Lowering<'_> {
         self.hold(to, Held::Tile(tile));
     }
 
-    /// Leaves a tile in shared memory, row by row without gaps, for everybody to read.
-    pub(super) fn left_in_rows(&mut self, tile: &Tile, element: tilewright_ir::Element) -> Value {
+    /// Leaves a tile in shared memory, row by row without gaps, for everybody to read once all have met.
+    pub(super) fn left_in_rows(
+        &mut self,
+        tile: &Tile,
+        element: tilewright_ir::Element,
+    ) -> (std::ops::Range<u32>, Value) {
         let shape = tile.layout.shape;
         let (piece, base) = self.scratch(shape.elements() * bytes(element));
         self.leave(tile, base, &piece, &row_major(shape), 0, element);
-        if self.team().blocks > 1 {
-            self.cluster_barrier();
-        }
-        self.touch(&piece, false);
-        base
+        (piece, base)
     }
 
     /// Writes the elements of a tile to shared memory with these strides, of every block of the program.
