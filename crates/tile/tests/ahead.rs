@@ -101,7 +101,7 @@ fn check(case: &Case) {
         for map in &lowered.maps {
             let view = ["a", "b", "c"].iter().position(|name| *name == map.pointer).unwrap();
             let named = |number: &Number| match number {
-                Number::Constant(value) => *value as u64,
+                Number::Constant(value) => value.cast_unsigned(),
                 Number::Parameter(name) => {
                     let [rows, columns] = shapes[view];
                     let last = name.chars().last().unwrap();
