@@ -101,8 +101,7 @@ pub fn softmax_masked<T: Padded, U: Float>(
     y.tile(shape).block((program_id(0), 0)).store(normalised_where(counts, numbers, form).cast());
 }
 
-/// Softmax of rows of any length, one by a program, `width` columns at a time: once through the row for its largest number and the sum of
-/// exponentials, which are corrected when a larger one comes, and once more for the results.
+/// Softmax of rows of any length, one by a program, `width` columns at a time.
 #[kernel]
 pub fn softmax_long<T: Padded, U: Float>(
     x: View<T, 2>,
@@ -113,12 +112,45 @@ pub fn softmax_long<T: Padded, U: Float>(
     causal: bool,
     width: u32,
 ) {
+    let columns = x.extent(1).cast::<i32>();
+    let last = if causal {
+        (program_id(0) % queries).cast::<i32>() + columns - queries.cast::<i32>()
+    } else {
+        columns - 1
+    };
+    in_steps(x, y, last, scale, form, width);
+}
+
+/// The same with a position for each row.
+#[kernel]
+pub fn softmax_positions_long<T: Padded, U: Float>(
+    x: View<T, 2>,
+    positions: View<i32, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    form: Form,
+    width: u32,
+) {
+    let (position, columns) = (positions.load_scalar((program_id(0), 0)), x.extent(1).cast::<i32>());
+    in_steps(x, y, position.min(columns - 1), scale, form, width);
+}
+
+/// Softmax of the row of this program, which sees the columns up to and including `last`: once through the row for its largest number and the
+/// sum of exponentials, which are corrected when a larger one comes, and once more for the results.
+#[device]
+fn in_steps<T: Padded, U: Float>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    last: Val<i32>,
+    scale: Val<f32>,
+    form: Form,
+    width: u32,
+) {
     let row = program_id(0);
     let steps = x.extent(1).div_ceil(width);
-    let seen = if causal { row % queries + 1 + x.extent(1) } else { x.extent(1) + queries };
     let numbers = |step: Val<u32>| {
         let from = x.tile([1, width]).block((row, step));
-        let counts = from.positions(1).bitcast::<u32>().map(|j| j + queries).map(move |j| less(j, seen));
+        let counts = from.positions(1) <= last;
         (counts, select(counts, from.load_or(T::LOWEST).cast::<f32>() * scale, f32::NEG_INFINITY))
     };
     let mut most = Tile::<f32>::full([1, 1], f32::NEG_INFINITY);
@@ -142,11 +174,6 @@ pub fn softmax_long<T: Padded, U: Float>(
         };
         y.tile([1, width]).block((row, step)).store(select(counts, result, form.nothing()).cast());
     }
-}
-
-#[device]
-fn less(a: Val<u32>, b: Val<u32>) -> Val<bool> {
-    a < b
 }
 
 /// The gradient of softmax, from its results.
@@ -212,6 +239,34 @@ pub fn cross_entropy<T: Padded, I: AxisNumber>(
     }
     let loss = select(known, loss, f32::NAN);
     losses.tile([shape[0], 1]).block((i, 0)).store(select(target == ignore, 0.0f32, loss));
+}
+
+/// The gradient of cross entropy from those of the losses.
+#[kernel]
+pub fn cross_entropy_backward<T: Padded, I: AxisNumber, U: Float>(
+    x: View<T, 2>,
+    targets: View<I, 2>,
+    dlosses: View<f32, 2>,
+    dx: View<U, 2>,
+    ignore: Val<i64>,
+    smoothing: Val<f32>,
+    z_loss: Val<f32>,
+    shape: [u32; 2],
+) {
+    let i = program_id(0);
+    let from = x.tile(shape).block((i, 0));
+    let target = targets.tile([shape[0], 1]).block((i, 0)).load().cast::<i64>();
+    let given = dlosses.tile([shape[0], 1]).block((i, 0)).load();
+    let numbers = from.load_or(T::LOWEST).cast::<f32>();
+    let most = numbers.max(1);
+    let e = (numbers - most).exp();
+    let sum = e.sum(1);
+    let weight = (most + sum.log()) * (z_loss * 2.0f32) + 1.0f32;
+    let hit = select(from.positions(1).cast::<i64>() == target, -smoothing + 1.0f32, 0.0f32);
+    let slope = (e / sum * weight - hit - smoothing / x.extent(1).cast::<f32>()) * given;
+    let known = (target >= 0i64) & (target < x.extent(1).cast::<i64>());
+    let slope = select(target == ignore, 0.0f32, select(known, slope, f32::NAN));
+    dx.tile(shape).block((i, 0)).store(slope.cast());
 }
 
 /// Integers that say which column is meant.

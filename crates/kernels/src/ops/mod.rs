@@ -17,18 +17,24 @@ pub use elementwise::{
     Activation, Named, convert, dropout, elementwise1, elementwise2, elementwise3, glu, glu_backward,
 };
 pub use exponential::{
-    AxisNumber, Form, cross_entropy, softmax, softmax_backward, softmax_long, softmax_masked,
-    softmax_positions,
+    AxisNumber, Form, cross_entropy, cross_entropy_backward, softmax, softmax_backward, softmax_long,
+    softmax_masked, softmax_positions, softmax_positions_long,
 };
-pub use norm::{layer_norm, rms_norm, rms_norm_adding};
+pub use norm::{
+    layer_norm, layer_norm_backward, layer_norm_long, rms_norm, rms_norm_adding, rms_norm_adding_long,
+    rms_norm_backward, rms_norm_long, sum_columns,
+};
 pub use order::{embedding, transpose};
-pub use reduce::{Kind, arg_rows, cumulative_sum, reduce_rows, top_k};
+pub use reduce::{Kind, arg_rows, cumulative_sum, reduce_rows, reduce_steps, top_k};
 pub use registry::OPERATORS;
 
 use tilewright_lang::prelude::*;
 
-/// Columns of the longest row that one program holds.
+/// Columns of the longest row that one program holds where it is one block of threads.
 pub const LONGEST: u32 = 32768;
+
+/// The same where a program can be a cluster of eight blocks.
+pub const LONGEST_OF_CLUSTER: u32 = 8 * LONGEST;
 
 /// Floats that operators take, with the number that pads rows where the largest is looked for.
 pub trait Padded: Float {

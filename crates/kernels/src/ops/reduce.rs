@@ -24,30 +24,84 @@ pub enum Kind {
     SumSquares,
     /// The root of the sum of squares.
     Norm,
+    /// The root of the sum.
+    Root,
 }
 
-/// What each row makes together.
+impl Kind {
+    /// What a number that is not there counts as.
+    fn nothing<T: Padded>(self) -> T {
+        match self {
+            Kind::Max => T::LOWEST,
+            Kind::Min => T::HIGHEST,
+            Kind::Product => T::ONE,
+            _ => T::ZERO,
+        }
+    }
+
+    /// What of each number is put together.
+    fn of(self, x: Tile<f32>) -> Tile<f32> {
+        match self {
+            Kind::AbsMax => x.abs(),
+            Kind::SumSquares | Kind::Norm => x * x,
+            _ => x,
+        }
+    }
+
+    /// Two put together, element by element.
+    fn both(self, a: Tile<f32>, b: Tile<f32>) -> Tile<f32> {
+        match self {
+            Kind::Product => a * b,
+            Kind::Max | Kind::AbsMax => a.maximum(b),
+            Kind::Min => a.minimum(b),
+            _ => a + b,
+        }
+    }
+
+    /// A row of them put together, as the result of so many numbers.
+    fn row(self, x: Tile<f32>, count: Val<f32>) -> Tile<f32> {
+        match self {
+            Kind::Sum | Kind::SumSquares => x.sum(1),
+            Kind::Mean => x.sum(1) / count,
+            Kind::Norm | Kind::Root => x.sum(1).sqrt(),
+            Kind::Product => x.product(1),
+            Kind::Max | Kind::AbsMax => x.max(1),
+            Kind::Min => x.min(1),
+        }
+    }
+}
+
+/// What each row makes together; `count` is how many numbers it stands for.
 #[kernel]
-pub fn reduce_rows<T: Padded, U: Float>(x: View<T, 2>, results: View<U, 2>, kind: Kind, shape: [u32; 2]) {
+pub fn reduce_rows<T: Padded, U: Float>(
+    x: View<T, 2>,
+    results: View<U, 2>,
+    count: Val<f32>,
+    kind: Kind,
+    shape: [u32; 2],
+) {
     let i = program_id(0);
-    let pad = match kind {
-        Kind::Max => T::LOWEST,
-        Kind::Min => T::HIGHEST,
-        Kind::Product => T::ONE,
-        _ => T::ZERO,
-    };
-    let numbers = x.tile(shape).block((i, 0)).load_or(pad).cast::<f32>();
-    let result = match kind {
-        Kind::Sum => numbers.sum(1),
-        Kind::Mean => numbers.sum(1) / x.extent(1).cast::<f32>(),
-        Kind::Product => numbers.product(1),
-        Kind::Max => numbers.max(1),
-        Kind::Min => numbers.min(1),
-        Kind::AbsMax => numbers.abs().max(1),
-        Kind::SumSquares => (numbers * numbers).sum(1),
-        Kind::Norm => (numbers * numbers).sum(1).sqrt(),
-    };
-    results.tile([shape[0], 1]).block((i, 0)).store(result.cast());
+    let numbers = x.tile(shape).block((i, 0)).load_or(kind.nothing::<T>()).cast::<f32>();
+    results.tile([shape[0], 1]).block((i, 0)).store(kind.row(kind.of(numbers), count).cast());
+}
+
+/// The same of rows of any length, `width` columns at a time. Programs along y share a row: each takes every so many-th step, and leaves a
+/// column of results.
+#[kernel]
+pub fn reduce_steps<T: Padded, U: Float>(
+    x: View<T, 2>,
+    results: View<U, 2>,
+    count: Val<f32>,
+    kind: Kind,
+    width: u32,
+) {
+    let (row, first, apart) = (program_id(0), program_id(1), num_programs(1));
+    let mut all = kind.of(Tile::full([1, width], kind.nothing::<f32>()));
+    for step in 0..x.extent(1).div_ceil(apart * width) {
+        let from = x.tile([1, width]).block((row, step * apart + first));
+        all = kind.both(all, kind.of(from.load_or(kind.nothing::<T>()).cast::<f32>()));
+    }
+    results.tile([1, 1]).block((row, first)).store(kind.row(all, count).cast());
 }
 
 /// The column of the largest, or the smallest, number of each row: the first of equal ones.

@@ -4,9 +4,11 @@ use tilewright_hardware::Arch;
 use tilewright_lang::{Error, Kernel, bf16};
 
 use super::{
-    Activation, Form, Kind, arg_rows, convert, cross_entropy, cumulative_sum, dropout, embedding, glu,
-    glu_backward, layer_norm, reduce_rows, rms_norm, rms_norm_adding, softmax, softmax_backward,
-    softmax_long, softmax_masked, softmax_positions, top_k, transpose,
+    Activation, Form, Kind, arg_rows, convert, cross_entropy, cross_entropy_backward, cumulative_sum,
+    dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward, layer_norm_long, reduce_rows,
+    reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward, rms_norm_long, softmax,
+    softmax_backward, softmax_long, softmax_masked, softmax_positions, softmax_positions_long, sum_columns,
+    top_k, transpose,
 };
 use crate::Entry;
 
@@ -28,11 +30,17 @@ pub static OPERATORS: &[Entry] = &[
     entry("softmax_long", "softmax of rows of any length of bf16", || {
         softmax_long::stage::<bf16, bf16>(Form::Probabilities, false, 4096)
     }),
+    entry("softmax_positions_long", "causal softmax of rows of any length of f32", || {
+        softmax_positions_long::stage::<f32, f32>(Form::Probabilities, 4096)
+    }),
     entry("softmax_backward", "the gradient of softmax of rows of 1536 bf16", || {
         softmax_backward::stage::<bf16, bf16>(Form::Probabilities, [1, 1536])
     }),
     entry("cross_entropy", "cross entropy of rows of 8192 bf16", || {
         cross_entropy::stage::<bf16, i64>(true, true, [1, 8192])
+    }),
+    entry("cross_entropy_backward", "the gradient of cross entropy of rows of 8192 bf16", || {
+        cross_entropy_backward::stage::<bf16, i64, bf16>([1, 8192])
     }),
     entry("rms_norm", "RMSNorm of rows of 4096 bf16", || {
         rms_norm::stage::<bf16, bf16, bf16>(true, [1, 4096])
@@ -43,12 +51,31 @@ pub static OPERATORS: &[Entry] = &[
     entry("layer_norm", "LayerNorm of rows of 1536 f32", || {
         layer_norm::stage::<f32, f32, f32>(true, true, [1, 1536])
     }),
+    entry("rms_norm_long", "RMSNorm of rows of any length of bf16", || {
+        rms_norm_long::stage::<bf16, bf16, bf16>(true, 4096)
+    }),
+    entry("rms_norm_adding_long", "RMSNorm of sums in rows of any length of bf16", || {
+        rms_norm_adding_long::stage::<bf16, f32, bf16>(true, 4096)
+    }),
+    entry("rms_norm_backward", "the gradient of RMSNorm of rows of 4096 bf16", || {
+        rms_norm_backward::stage::<bf16, f32, bf16>(true, 4096)
+    }),
+    entry("layer_norm_long", "LayerNorm of rows of any length of f32", || {
+        layer_norm_long::stage::<f32, f32, f32>(true, true, 4096)
+    }),
+    entry("layer_norm_backward", "the gradient of LayerNorm of rows of 1536 f32", || {
+        layer_norm_backward::stage::<f32, f32, f32>(true, 1536)
+    }),
+    entry("sum_columns", "sums of columns of f32", || sum_columns::stage([32, 32])),
     entry("glu", "SwiGLU of bf16", || glu::stage::<bf16, bf16>(Activation::Silu, [1, 4096])),
     entry("glu_backward", "the gradient of SwiGLU of bf16", || {
         glu_backward::stage::<bf16, bf16>(Activation::Silu, [1, 4096])
     }),
     entry("reduce_rows", "sums of rows of 4096 bf16", || {
         reduce_rows::stage::<bf16, f32>(Kind::Sum, [1, 4096])
+    }),
+    entry("reduce_steps", "sums of rows of any length of f32", || {
+        reduce_steps::stage::<f32, f32>(Kind::Sum, 4096)
     }),
     entry("arg_rows", "the column of the largest in rows of 1000 f32", || {
         arg_rows::stage::<f32>(false, [1, 1000])

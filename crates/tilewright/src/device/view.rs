@@ -88,6 +88,11 @@ impl<'a, T, const R: usize> BufferView<'a, T, R> {
         self.buffer
     }
 
+    /// The same, so many elements further on in the buffer.
+    pub(crate) fn from_element(self, elements: usize) -> Self {
+        BufferView { first: self.first.saturating_add(elements as u64), ..self }
+    }
+
     /// Some indices of an axis, in the same memory.
     ///
     /// # Errors

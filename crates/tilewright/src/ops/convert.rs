@@ -9,10 +9,10 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::on_cpu;
-use super::launch::{Launch, key, parts, programs};
+use super::launch::{key, launch, parts, programs};
 use super::rows::{Operands, expect_extents};
 use super::{Error, NumberItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// Numbers of `x` in the type of `y`.
 ///
@@ -42,9 +42,10 @@ pub fn convert<'r, T: NumberItem, U: NumberItem>(
     if device.kind() != DeviceKind::Cpu {
         let shape = parts(x.extents());
         let key = key("convert", &[T::ELEMENT, U::ELEMENT], &[], shape);
-        let launch = Launch::new().view(&x)?.view(&y)?;
-        return launch
-            .run(device, &key, programs(x.extents(), shape), || kernels::convert::stage::<T, U>(shape));
+        let arguments: &[&dyn Argument] = &[&x.tensor(), &y.tensor()];
+        return launch(device, &key, programs(x.extents(), shape), arguments, || {
+            kernels::convert::stage::<T, U>(shape)
+        });
     }
     on_cpu(device, |mut host| {
         let grid = host.numbers(&x)?;

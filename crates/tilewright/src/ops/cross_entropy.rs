@@ -14,10 +14,10 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{count, largest, on_cpu, per_row, rounded, sum};
-use super::launch::{Launch, key, programs, whole_rows};
+use super::launch::{key, launch, programs, whole_rows};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, IndexItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// Cross entropy of each row with its target.
 ///
@@ -88,16 +88,22 @@ impl CrossEntropy {
         expect_extents("losses", &losses, (rows, 1), "one for each row of `x`")?;
         operands.apart("losses", &losses)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(x.extents()) else {
+            let Some(shape) = whole_rows(device, x.extents()) else {
                 return Err(Error::no_kernel("cross entropy of so long rows", device));
             };
             let (smooth, squares) = (self.smoothing != 0.0, self.z_loss != 0.0);
             let key =
                 key("cross_entropy", &[T::ELEMENT, I::ELEMENT], &[smooth.into(), squares.into()], shape);
             let programs = [programs(x.extents(), shape)[0], 1];
-            let launch = Launch::new().view(&x)?.view(&targets)?.view(&losses)?;
-            let launch = launch.number(self.ignore).number(self.smoothing).number(self.z_loss);
-            return launch.run(device, &key, programs, || {
+            let arguments: &[&dyn Argument] = &[
+                &x.tensor(),
+                &targets.tensor(),
+                &losses.tensor(),
+                &self.ignore,
+                &self.smoothing,
+                &self.z_loss,
+            ];
+            return launch(device, &key, programs, arguments, || {
                 kernels::cross_entropy::stage::<T, I>(smooth, squares, shape)
             });
         }
@@ -130,7 +136,23 @@ impl CrossEntropy {
         expect_extents("dx", &dx, x.extents(), "as `x` has")?;
         operands.result("dx", &dx)?;
         if device.kind() != DeviceKind::Cpu {
-            return Err(Error::no_kernel("the gradient of cross entropy", device));
+            let Some(shape) = whole_rows(device, x.extents()) else {
+                return Err(Error::no_kernel("the gradient of cross entropy of so long rows", device));
+            };
+            let key = key("cross_entropy_backward", &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &[], shape);
+            let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
+            let arguments: &[&dyn Argument] = &[
+                &x.tensor(),
+                &targets.tensor(),
+                &dlosses.tensor(),
+                &dx.tensor(),
+                &self.ignore,
+                &self.smoothing,
+                &self.z_loss,
+            ];
+            return launch(device, &key, programs, arguments, || {
+                kernels::cross_entropy_backward::stage::<T, I, U>(shape)
+            });
         }
         on_cpu(device, |mut host| {
             let (mut grid, targets, given) = (host.numbers(&x)?, host.read(&targets)?, host.read(&dlosses)?);

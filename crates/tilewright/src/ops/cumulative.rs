@@ -8,10 +8,10 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{on_cpu, rounded};
-use super::launch::{Launch, key, programs, whole_rows};
+use super::launch::{key, launch, programs, whole_rows};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// Sums of the beginnings of each row.
 ///
@@ -68,15 +68,15 @@ impl CumulativeSum {
         expect_extents("y", &y, x.extents(), "as `x` has")?;
         operands.result("y", &y)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(x.extents()) else {
+            let Some(shape) = whole_rows(device, x.extents()) else {
                 return Err(Error::no_kernel("a cumulative sum of so long rows", device));
             };
             let Self { exclusive, reverse } = *self;
             let key =
                 key("cumulative_sum", &[T::ELEMENT, U::ELEMENT], &[exclusive.into(), reverse.into()], shape);
             let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
-            let launch = Launch::new().view(&x)?.view(&y)?;
-            return launch.run(device, &key, programs, || {
+            let arguments: &[&dyn Argument] = &[&x.tensor(), &y.tensor()];
+            return launch(device, &key, programs, arguments, || {
                 kernels::cumulative_sum::stage::<T, U>(exclusive, reverse, shape)
             });
         }

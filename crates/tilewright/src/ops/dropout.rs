@@ -12,10 +12,10 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::on_cpu;
-use super::launch::{Launch, key, parts, programs};
+use super::launch::{key, launch, parts, programs};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// Dropout of each number.
 ///
@@ -76,10 +76,11 @@ impl Dropout {
         if device.kind() != DeviceKind::Cpu {
             let shape = parts(x.extents());
             let key = key("dropout", &[T::ELEMENT, U::ELEMENT], &[], shape);
-            let launch = Launch::new().view(&x)?.view(&y)?.number(self.factor()).number(self.threshold());
-            let launch = launch.number(self.seed).number(self.stream);
-            return launch
-                .run(device, &key, programs(x.extents(), shape), || kernels::dropout::stage::<T, U>(shape));
+            let arguments: &[&dyn Argument] =
+                &[&x.tensor(), &y.tensor(), &self.factor(), &self.threshold(), &self.seed, &self.stream];
+            return launch(device, &key, programs(x.extents(), shape), arguments, || {
+                kernels::dropout::stage::<T, U>(shape)
+            });
         }
         on_cpu(device, |mut host| {
             let mut grid = host.numbers(&x)?;

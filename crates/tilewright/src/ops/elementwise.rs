@@ -12,10 +12,10 @@ use tilewright_kernels::gemm::epilogue::Formula;
 use tilewright_kernels::ops::{self as kernels, Named};
 
 use super::cpu::on_cpu;
-use super::launch::{Launch, parts, programs};
+use super::launch::{launch, parts, programs};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// A function applied to every element.
 ///
@@ -71,20 +71,24 @@ impl<F: Formula> Elementwise<F> {
         y: &Rows<'_, U>,
     ) -> Result<(), Error> {
         let (shape, formula) = (parts(y.extents()), self.formula.clone());
-        let launch = inputs.iter().try_fold(Launch::new(), |launch, input| launch.view(input))?.view(y)?;
+        let views: Vec<_> = inputs.iter().map(Rows::tensor).collect();
+        let to = y.tensor();
+        let mut arguments: Vec<&dyn Argument> = views.iter().map(|view| view as &dyn Argument).collect();
+        arguments.push(&to);
+        let arguments = &arguments[..];
         // Formulas of one name are the same formula.
         let key = (formula.0.name(), [T::ELEMENT, U::ELEMENT], shape);
         let programs = programs(y.extents(), shape);
         match inputs.len() {
-            1 => {
-                launch.run(device, &key, programs, || kernels::elementwise1::stage::<T, U, F>(formula, shape))
-            }
-            2 => {
-                launch.run(device, &key, programs, || kernels::elementwise2::stage::<T, U, F>(formula, shape))
-            }
-            3 => {
-                launch.run(device, &key, programs, || kernels::elementwise3::stage::<T, U, F>(formula, shape))
-            }
+            1 => launch(device, &key, programs, arguments, || {
+                kernels::elementwise1::stage::<T, U, F>(formula, shape)
+            }),
+            2 => launch(device, &key, programs, arguments, || {
+                kernels::elementwise2::stage::<T, U, F>(formula, shape)
+            }),
+            3 => launch(device, &key, programs, arguments, || {
+                kernels::elementwise3::stage::<T, U, F>(formula, shape)
+            }),
             _ => Err(Error::no_kernel("a function of more than three matrices", device)),
         }
     }

@@ -6,10 +6,10 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, on_cpu};
-use super::launch::{Launch, key, parts, programs};
+use super::launch::{key, launch, parts, programs};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, IndexItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// Row `i` of `y` is row `indices[i]` of the table.
 ///
@@ -46,9 +46,9 @@ pub fn embedding<'r, T: FloatItem, I: IndexItem>(
     if device.kind() != DeviceKind::Cpu {
         let [_, width] = parts((1, columns));
         let key = key("embedding", &[T::ELEMENT, I::ELEMENT], &[], [1, width]);
-        let launch = Launch::new().view(&table)?.view(&indices)?.view(&y)?;
+        let arguments: &[&dyn Argument] = &[&table.tensor(), &indices.tensor(), &y.tensor()];
         let programs = programs(y.extents(), [1, width]);
-        return launch.run(device, &key, programs, || kernels::embedding::stage::<T, I>(width));
+        return launch(device, &key, programs, arguments, || kernels::embedding::stage::<T, I>(width));
     }
     on_cpu(device, |mut host| {
         let (table, indices) = (host.read(&table)?, host.read(&indices)?);

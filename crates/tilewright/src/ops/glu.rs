@@ -9,10 +9,10 @@ use tilewright_kernels::gemm::epilogue::Real;
 use tilewright_kernels::ops::{self as kernels, Activation};
 
 use super::cpu::{on_cpu, rounded};
-use super::launch::{Launch, key, parts, programs};
+use super::launch::{key, launch, parts, programs};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// A gated linear unit.
 ///
@@ -73,9 +73,9 @@ impl Glu {
         if device.kind() != DeviceKind::Cpu {
             let shape = parts(gate.extents());
             let key = key("glu", &[T::ELEMENT, U::ELEMENT], &[self.activation as u32], shape);
-            let launch = Launch::new().view(&gate)?.view(&up)?.view(&y)?;
+            let arguments: &[&dyn Argument] = &[&gate.tensor(), &up.tensor(), &y.tensor()];
             let activation = self.activation;
-            return launch.run(device, &key, programs(gate.extents(), shape), || {
+            return launch(device, &key, programs(gate.extents(), shape), arguments, || {
                 kernels::glu::stage::<T, U>(activation, shape)
             });
         }
@@ -118,8 +118,9 @@ impl Glu {
         if device.kind() != DeviceKind::Cpu {
             let (shape, activation) = (parts(gate.extents()), self.activation);
             let key = key("glu_backward", &[T::ELEMENT, U::ELEMENT], &[activation as u32], shape);
-            let launch = Launch::new().view(&gate)?.view(&up)?.view(&dy)?.view(&dgate)?.view(&dup)?;
-            return launch.run(device, &key, programs(gate.extents(), shape), || {
+            let arguments: &[&dyn Argument] =
+                &[&gate.tensor(), &up.tensor(), &dy.tensor(), &dgate.tensor(), &dup.tensor()];
+            return launch(device, &key, programs(gate.extents(), shape), arguments, || {
                 kernels::glu_backward::stage::<T, U>(activation, shape)
             });
         }

@@ -1,14 +1,15 @@
 //! Operators by kernels of the tile level, on GPU and simulator.
 //!
-//! The one place that knows how [`Rows`] become arguments and how many programs there are. A kernel is staged and compiled once for each
-//! set of types, settings and shape of tile, and kept with the device.
+//! The one place that knows how many programs there are. A kernel is staged once for each set of types, settings and shape of tile, and kept
+//! with the device; the [`Program`](crate::device::Program) compiles it for what is true of its operands: where they are aligned, which stride
+//! is 1, and that rows are exactly as long as the tile is wide.
 
-use tilewright_hardware::Element;
-use tilewright_kernels::ops::LONGEST;
+use tilewright_hardware::{Arch, Element};
+use tilewright_kernels::ops::{self as kernels, LONGEST, LONGEST_OF_CLUSTER};
 use tilewright_lang as lang;
 
 use super::{Error, Rows};
-use crate::device::{Argument, CacheKey, Device, DeviceKind, Item};
+use crate::device::{Argument, Buffer, CacheKey, Device, DeviceKind};
 
 /// Elements that a program takes at least, where there are so many.
 const ELEMENTS: usize = 1024;
@@ -31,9 +32,10 @@ pub(super) fn key(name: &'static str, elements: &[Element], settings: &[u32], sh
     Key { name, elements: [element(0), element(1), element(2)], settings: [setting(0), setting(1)], shape }
 }
 
-/// The tile of a program that holds whole rows; nothing if rows are too long.
-pub(super) fn whole_rows((rows, columns): (usize, usize)) -> Option<[u32; 2]> {
-    let width = u32::try_from(columns.max(1)).ok().filter(|width| *width <= LONGEST)?;
+/// The tile of a program that holds whole rows; nothing if rows are too long for the device.
+pub(super) fn whole_rows(device: &Device, (rows, columns): (usize, usize)) -> Option<[u32; 2]> {
+    let longest = if device.arch().supports(Arch::SM_90) { LONGEST_OF_CLUSTER } else { LONGEST };
+    let width = u32::try_from(columns.max(1)).ok().filter(|width| *width <= longest)?;
     let some = (ELEMENTS / columns.max(1)).clamp(1, rows.max(1).next_power_of_two());
     Some([u32::try_from(some).unwrap_or(1), width])
 }
@@ -51,55 +53,59 @@ pub(super) fn programs((rows, columns): (usize, usize), [height, width]: [u32; 2
     [ceil(rows, height), ceil(columns, width)]
 }
 
-/// The arguments of a launch, in the order of the kernel's parameters.
-#[derive(Default)]
-pub(super) struct Launch {
-    arguments: Vec<Box<dyn Argument>>,
+/// Launches so many programs of a kernel. The key says all that decides what is staged: name, types, settings, tile.
+pub(super) fn launch(
+    device: &Device,
+    key: &impl CacheKey,
+    programs: [u32; 2],
+    arguments: &[&dyn Argument],
+    stage: impl FnOnce() -> Result<lang::Kernel, lang::Error>,
+) -> Result<(), Error> {
+    if programs.contains(&0) {
+        return Ok(());
+    }
+    let program = device.cached_program(key, stage)?;
+    let report = program.launch([programs[0], programs[1], 1], arguments)?;
+    if device.kind() == DeviceKind::Simulator {
+        report.expect_clean()?;
+    }
+    Ok(())
 }
 
-impl Launch {
-    pub(super) fn new() -> Launch {
-        Launch::default()
+/// Programs that share the rows of a gradient of weights: always as many, so that sums are the same on every device.
+const SHARERS: usize = 512;
+
+/// Sums over rows that programs left in parts of their own.
+pub(super) struct Parts {
+    buffer: Buffer<f32>,
+    count: usize,
+    columns: usize,
+}
+
+impl Parts {
+    /// Room for the parts of a matrix.
+    pub(super) fn new(device: &Device, (rows, columns): (usize, usize)) -> Result<Parts, Error> {
+        let count = rows.min(SHARERS);
+        Ok(Parts { buffer: device.alloc(count * columns)?, count, columns })
     }
 
-    /// A matrix: where it begins, its extents, its strides.
-    pub(super) fn view<T: Item>(mut self, rows: &Rows<'_, T>) -> Result<Launch, Error> {
-        let ((count, columns), (down, right)) = (rows.extents(), rows.strides());
-        self.arguments.push(Box::new(rows.memory()?));
-        for extent in [count, columns] {
-            // Looked at before: it is below 2^32.
-            self.arguments.push(Box::new(u32::try_from(extent).unwrap_or(u32::MAX)));
-        }
-        for stride in [down, right] {
-            self.arguments.push(Box::new(i64::try_from(stride).unwrap_or(i64::MAX)));
-        }
-        Ok(self)
+    /// A row for each program.
+    pub(super) fn rows(&self) -> Rows<'_, f32> {
+        Rows::new(&self.buffer, self.count, self.columns)
     }
 
-    pub(super) fn number<T: Item + Argument>(mut self, number: T) -> Launch {
-        self.arguments.push(Box::new(number));
-        self
+    /// How many programs there are.
+    pub(super) fn programs(&self) -> [u32; 2] {
+        [u32::try_from(self.count).unwrap_or(u32::MAX), u32::from(self.columns > 0)]
     }
 
-    /// Launches so many programs of a kernel. The key says all that decides what is staged: name, types, settings, tile.
-    pub(super) fn run(
-        self,
-        device: &Device,
-        key: &impl CacheKey,
-        programs: [u32; 2],
-        stage: impl FnOnce() -> Result<lang::Kernel, lang::Error>,
-    ) -> Result<(), Error> {
-        if programs.contains(&0) {
-            return Ok(());
-        }
-        let kernel = device.cached(key, stage)?;
-        let arguments: Vec<&dyn Argument> = self.arguments.iter().map(|argument| &**argument).collect();
-        // A program may be a cluster of blocks.
-        let blocks = kernel.cluster().map_or(1, |[x, ..]| x);
-        let report = kernel.launch([programs[0] * blocks, programs[1], 1], &arguments)?;
-        if device.kind() == DeviceKind::Simulator {
-            report.expect_clean()?;
-        }
-        Ok(())
+    /// Adds them up.
+    pub(super) fn add_up(&self, device: &Device, sums: &Rows<'_, f32>) -> Result<(), Error> {
+        let shape = [32, 32];
+        let programs = [programs((1, self.columns), shape)[1], 1];
+        let key = key("sum_columns", &[], &[], shape);
+        launch(device, &key, programs, &[&self.rows().tensor(), &sums.tensor()], || {
+            kernels::sum_columns::stage(shape)
+        })
     }
 }

@@ -10,10 +10,10 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, count, on_cpu, rounded, sum};
-use super::launch::{Launch, key, programs, whole_rows};
+use super::launch::{Parts, STEP, key, launch, programs, whole_rows};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// LayerNorm of each row.
 ///
@@ -141,7 +141,11 @@ impl<W: FloatItem> LayerNorm<'_, W> {
             operands.apart(name, sums)?;
         }
         if device.kind() != DeviceKind::Cpu {
-            return Err(Error::no_kernel("the gradient of LayerNorm", device));
+            return match &norm.weight {
+                Some(weight) => norm.launch_backward(device, (&x, &dy), weight, &dx, (&dw, &db)),
+                // Nobody reads them.
+                None => norm.launch_backward(device, (&x, &dy), &x, &dx, (&dw, &db)),
+            };
         }
         on_cpu(device, |mut host| {
             let (x, mut out) = (host.numbers(&x)?, host.numbers(&dy)?);
@@ -183,14 +187,46 @@ impl<W: FloatItem> LayerNorm<'_, W> {
         y: &Rows<'_, U>,
         (weighted, biased): (bool, bool),
     ) -> Result<(), Error> {
-        let Some(shape) = whole_rows(x.extents()) else {
-            return Err(Error::no_kernel("LayerNorm of so long rows", device));
+        let (whole, shape) = match whole_rows(device, x.extents()) {
+            Some(shape) => (true, shape),
+            None => (false, [1, STEP]),
         };
         let elements = [T::ELEMENT, V::ELEMENT, U::ELEMENT];
-        let key = key("layer_norm", &elements, &[weighted.into(), biased.into()], shape);
+        let name = if whole { "layer_norm" } else { "layer_norm_long" };
+        let key = key(name, &elements, &[weighted.into(), biased.into()], shape);
         let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
-        let launch = Launch::new().view(x)?.view(weight)?.view(bias)?.view(y)?.number(self.epsilon);
-        launch.run(device, &key, programs, || kernels::layer_norm::stage::<T, V, U>(weighted, biased, shape))
+        let arguments: &[&dyn Argument] =
+            &[&x.tensor(), &weight.tensor(), &bias.tensor(), &y.tensor(), &self.epsilon];
+        launch(device, &key, programs, arguments, || match whole {
+            true => kernels::layer_norm::stage::<T, V, U>(weighted, biased, shape),
+            false => kernels::layer_norm_long::stage::<T, V, U>(weighted, biased, STEP),
+        })
+    }
+
+    fn launch_backward<T: FloatItem, V: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        (x, dy): (&Rows<'_, T>, &Rows<'_, T>),
+        weight: &Rows<'_, V>,
+        dx: &Rows<'_, U>,
+        (dw, db): (&Rows<'_, f32>, &Rows<'_, f32>),
+    ) -> Result<(), Error> {
+        let Some([_, width]) = whole_rows(device, x.extents()) else {
+            return Err(Error::no_kernel("the gradient of LayerNorm of so long rows", device));
+        };
+        let weighted = self.weight.is_some();
+        let (weights, biases) = (Parts::new(device, x.extents())?, Parts::new(device, x.extents())?);
+        let elements = [T::ELEMENT, V::ELEMENT, U::ELEMENT];
+        let key = key("layer_norm_backward", &elements, &[weighted.into()], [1, width]);
+        let (from, given, weight, to) = (x.tensor(), dy.tensor(), weight.tensor(), dx.tensor());
+        let (of_weights, of_biases) = (weights.rows(), biases.rows());
+        let arguments: &[&dyn Argument] =
+            &[&from, &given, &weight, &to, &of_weights.tensor(), &of_biases.tensor(), &self.epsilon];
+        launch(device, &key, weights.programs(), arguments, || {
+            kernels::layer_norm_backward::stage::<T, V, U>(weighted, width)
+        })?;
+        weights.add_up(device, dw)?;
+        biases.add_up(device, db)
     }
 
     fn fitted(&self, operands: &mut Operands<'_>, columns: usize) -> Result<Self, Error> {

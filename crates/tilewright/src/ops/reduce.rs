@@ -12,13 +12,14 @@
 //!
 //! Of equal numbers the first one's index counts; 0 and -0 are equal. Results are in memory of their own.
 
+use tilewright_hardware::Element;
 use tilewright_kernels::ops::{self as kernels, Kind};
 
 use super::cpu::{Grid, count, largest, on_cpu, per_row, rounded, sum};
-use super::launch::{Launch, key, programs, whole_rows};
+use super::launch::{STEP, key, launch, programs, whole_rows};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// What numbers make together.
 ///
@@ -111,12 +112,7 @@ impl Reduce {
         expect_extents("result", &result, (1, 1), "one for all")?;
         operands.apart("result", &result)?;
         if device.kind() != DeviceKind::Cpu {
-            // Without gaps, all elements are one row.
-            let (rows, columns) = x.extents();
-            return match x.strides() {
-                (down, 1) if down == columns => self.launch(device, &x.flat(rows * columns), &result),
-                _ => Err(Error::no_kernel("a reduction of all elements of a matrix with gaps", device)),
-            };
+            return self.launch_all(device, &x, &result);
         }
         on_cpu(device, |mut host| {
             let x = host.numbers(&x)?;
@@ -130,13 +126,25 @@ impl Reduce {
         x: &Rows<'_, T>,
         results: &Rows<'_, U>,
     ) -> Result<(), Error> {
-        let Some(shape) = whole_rows(x.extents()) else {
-            return Err(Error::no_kernel("a reduction of so long rows", device));
-        };
-        let key = key("reduce_rows", &[T::ELEMENT, U::ELEMENT], &[self as u32], shape);
-        let programs = [programs(x.extents(), shape)[0], 1];
-        let launch = Launch::new().view(x)?.view(results)?;
-        launch.run(device, &key, programs, || kernels::reduce_rows::stage::<T, U>(self.kind(), shape))
+        reduce_rows(device, self.kind(), count(x.extents().1), x, results)
+    }
+
+    fn launch_all<T: FloatItem, U: FloatItem>(
+        self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        result: &Rows<'_, U>,
+    ) -> Result<(), Error> {
+        let ((rows, columns), (down, right)) = (x.extents(), x.strides());
+        let (elements, total) = (rows.saturating_mul(columns), count(rows) * count(columns));
+        let without_gaps = rows <= 1 || x.is_empty() || right == 1 && down == columns;
+        if without_gaps && elements <= MOST {
+            return reduce_row(device, self.kind(), total, &x.flat(elements), result);
+        }
+        // What rows make is one row without gaps.
+        let parts = device.alloc::<f32>(rows)?;
+        reduce_rows(device, of_parts(self.kind()), 1.0, x, &Rows::new(&parts, rows, 1))?;
+        reduce_row(device, of_results(self.kind()), total, &Rows::new(&parts, 1, rows), result)
     }
 
     fn kind(self) -> Kind {
@@ -166,6 +174,76 @@ impl Reduce {
             Reduce::Norm => squares().sqrt(),
         }
     }
+}
+
+/// Elements of a row that one program reduces alone.
+const ALONE: usize = 32768;
+/// Programs that reduce one row: always as many, so that sums are the same on every device.
+const PROGRAMS: usize = 1024;
+/// Elements that a view can have along an axis.
+const MOST: usize = i32::MAX.cast_unsigned() as usize;
+
+/// What parts of the numbers make, so that
+fn of_parts(kind: Kind) -> Kind {
+    match kind {
+        Kind::Mean | Kind::Root => Kind::Sum,
+        Kind::Norm => Kind::SumSquares,
+        kind => kind,
+    }
+}
+
+/// this makes of their results what the numbers make together.
+fn of_results(kind: Kind) -> Kind {
+    match kind {
+        Kind::SumSquares => Kind::Sum,
+        Kind::Norm => Kind::Root,
+        kind => kind,
+    }
+}
+
+/// Reduces each row, which stands for so many numbers.
+fn reduce_rows<T: FloatItem, U: FloatItem>(
+    device: &Device,
+    kind: Kind,
+    numbers: f64,
+    x: &Rows<'_, T>,
+    results: &Rows<'_, U>,
+) -> Result<(), Error> {
+    let elements = [T::ELEMENT, U::ELEMENT];
+    let arguments: &[&dyn Argument] = &[&x.tensor(), &results.tensor(), &rounded(numbers)];
+    if let Some(shape) = whole_rows(device, x.extents()) {
+        let key = key("reduce_rows", &elements, &[kind as u32], shape);
+        let programs = [programs(x.extents(), shape)[0], 1];
+        return launch(device, &key, programs, arguments, || {
+            kernels::reduce_rows::stage::<T, U>(kind, shape)
+        });
+    }
+    let key = key("reduce_steps", &elements, &[kind as u32], [1, STEP]);
+    let programs = [programs(x.extents(), [1, STEP])[0], 1];
+    launch(device, &key, programs, arguments, || kernels::reduce_steps::stage::<T, U>(kind, STEP))
+}
+
+/// Reduces one row: many programs put together some elements each, and one more what they have.
+fn reduce_row<T: FloatItem, U: FloatItem>(
+    device: &Device,
+    kind: Kind,
+    numbers: f64,
+    x: &Rows<'_, T>,
+    result: &Rows<'_, U>,
+) -> Result<(), Error> {
+    let (_, columns) = x.extents();
+    if columns <= ALONE {
+        return reduce_rows(device, kind, numbers, x, result);
+    }
+    let first = of_parts(kind);
+    let count = columns.div_ceil(STEP as usize).min(PROGRAMS);
+    let parts = device.alloc::<f32>(count)?;
+    let parts = Rows::new(&parts, 1, count);
+    let key = key("reduce_steps", &[T::ELEMENT, Element::F32], &[first as u32], [1, STEP]);
+    let programs = [1, u32::try_from(count).unwrap_or(u32::MAX)];
+    let arguments: &[&dyn Argument] = &[&x.tensor(), &parts.tensor(), &1.0f32];
+    launch(device, &key, programs, arguments, || kernels::reduce_steps::stage::<T, f32>(first, STEP))?;
+    reduce_rows(device, of_results(kind), numbers, &parts, result)
 }
 
 /// Where the largest or smallest number of a row is.
@@ -208,14 +286,16 @@ impl Arg {
         expect_extents("indices", &indices, (rows, 1), "one for each row of `x`")?;
         operands.apart("indices", &indices)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(x.extents()).filter(|_| !x.is_empty()) else {
+            let Some(shape) = whole_rows(device, x.extents()).filter(|_| !x.is_empty()) else {
                 return Err(Error::no_kernel("argmax of so long rows, or of empty ones", device));
             };
             let smallest = self == Arg::Min;
             let key = key("arg_rows", &[T::ELEMENT], &[smallest.into()], shape);
             let programs = [programs(x.extents(), shape)[0], 1];
-            let launch = Launch::new().view(&x)?.view(&indices)?;
-            return launch.run(device, &key, programs, || kernels::arg_rows::stage::<T>(smallest, shape));
+            let arguments: &[&dyn Argument] = &[&x.tensor(), &indices.tensor()];
+            return launch(device, &key, programs, arguments, || {
+                kernels::arg_rows::stage::<T>(smallest, shape)
+            });
         }
         on_cpu(device, |mut host| {
             let x = host.numbers(&x)?;

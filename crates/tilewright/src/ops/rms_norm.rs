@@ -13,11 +13,11 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, count, on_cpu, rounded};
-use super::launch::{Launch, key, programs, whole_rows};
+use super::launch::{Parts, STEP, key, launch, programs, whole_rows};
 use super::quantise::quantise_row;
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, QuantItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// RMSNorm of each row.
 ///
@@ -147,7 +147,11 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         expect_extents("dw", &dw, (1, columns), "one for each column of `x`")?;
         operands.apart("dw", &dw)?;
         if device.kind() != DeviceKind::Cpu {
-            return Err(Error::no_kernel("the gradient of RMSNorm", device));
+            return match &norm.weight {
+                Some(weight) => norm.launch_backward(device, (&x, &dy), weight, &dx, &dw),
+                // Nobody reads them.
+                None => norm.launch_backward(device, (&x, &dy), &x, &dx, &dw),
+            };
         }
         on_cpu(device, |mut host| {
             let (x, mut out) = (host.numbers(&x)?, host.numbers(&dy)?);
@@ -297,27 +301,58 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         weight: &Rows<'_, V>,
         y: &Rows<'_, U>,
     ) -> Result<(), Error> {
-        let Some(shape) = whole_rows(x.extents()) else {
-            return Err(Error::no_kernel("RMSNorm of so long rows", device));
-        };
         let (weighted, elements) = (self.weight.is_some(), [T::ELEMENT, V::ELEMENT, U::ELEMENT]);
+        let (whole, shape) = match whole_rows(device, x.extents()) {
+            Some(shape) => (true, shape),
+            None => (false, [1, STEP]),
+        };
         let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
-        let launch = Launch::new().view(x)?;
+        let (from, weight, to) = (x.tensor(), weight.tensor(), y.tensor());
+        let settings = [weighted.into(), whole.into()];
         match residual {
             Some((residual, sum)) => {
-                let launch = launch.view(residual)?.view(weight)?.view(sum)?.view(y)?;
-                let launch = launch.number(self.epsilon).number(self.offset);
-                let key = key("rms_norm_adding", &elements, &[weighted.into()], shape);
-                launch.run(device, &key, programs, || {
-                    kernels::rms_norm_adding::stage::<T, V, U>(weighted, shape)
+                let key = key("rms_norm_adding", &elements, &settings, shape);
+                let (residual, sum) = (residual.tensor(), sum.tensor());
+                let arguments: &[&dyn Argument] =
+                    &[&from, &residual, &weight, &sum, &to, &self.epsilon, &self.offset];
+                launch(device, &key, programs, arguments, || match whole {
+                    true => kernels::rms_norm_adding::stage::<T, V, U>(weighted, shape),
+                    false => kernels::rms_norm_adding_long::stage::<T, V, U>(weighted, STEP),
                 })
             }
             None => {
-                let launch = launch.view(weight)?.view(y)?.number(self.epsilon).number(self.offset);
-                let key = key("rms_norm", &elements, &[weighted.into()], shape);
-                launch.run(device, &key, programs, || kernels::rms_norm::stage::<T, V, U>(weighted, shape))
+                let key = key("rms_norm", &elements, &settings, shape);
+                let arguments: &[&dyn Argument] = &[&from, &weight, &to, &self.epsilon, &self.offset];
+                launch(device, &key, programs, arguments, || match whole {
+                    true => kernels::rms_norm::stage::<T, V, U>(weighted, shape),
+                    false => kernels::rms_norm_long::stage::<T, V, U>(weighted, STEP),
+                })
             }
         }
+    }
+
+    fn launch_backward<T: FloatItem, V: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        (x, dy): (&Rows<'_, T>, &Rows<'_, T>),
+        weight: &Rows<'_, V>,
+        dx: &Rows<'_, U>,
+        dw: &Rows<'_, f32>,
+    ) -> Result<(), Error> {
+        let Some([_, width]) = whole_rows(device, x.extents()) else {
+            return Err(Error::no_kernel("the gradient of RMSNorm of so long rows", device));
+        };
+        let (weighted, parts) = (self.weight.is_some(), Parts::new(device, x.extents())?);
+        let elements = [T::ELEMENT, V::ELEMENT, U::ELEMENT];
+        let key = key("rms_norm_backward", &elements, &[weighted.into()], [1, width]);
+        let (from, given, weight, to) = (x.tensor(), dy.tensor(), weight.tensor(), dx.tensor());
+        let sums = parts.rows();
+        let arguments: &[&dyn Argument] =
+            &[&from, &given, &weight, &to, &sums.tensor(), &self.epsilon, &self.offset];
+        launch(device, &key, parts.programs(), arguments, || {
+            kernels::rms_norm_backward::stage::<T, V, U>(weighted, width)
+        })?;
+        parts.add_up(device, dw)
     }
 
     /// What every column is multiplied by.

@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::Error;
-use crate::device::{Buffer, Device, DynBuffer, Item};
+use crate::device::{Buffer, BufferView, Device, DynBuffer, Item};
 
 /// A matrix in a buffer: rows that lie some elements apart.
 ///
@@ -170,6 +170,12 @@ impl<'a, T: Item> Rows<'a, T> {
         let span = self.span().unwrap_or(usize::MAX);
         let start = if span == 0 { 0 } else { self.offset };
         Ok(self.buffer.slice(start..start.saturating_add(span))?)
+    }
+
+    /// What kernels take.
+    pub(super) fn tensor(&self) -> BufferView<'a, T, 2> {
+        let extents = [self.rows, self.columns];
+        self.buffer.strided(extents, [self.row_stride, self.column_stride]).from_element(self.offset)
     }
 
     fn place(&self, name: &'static str) -> Option<Place> {

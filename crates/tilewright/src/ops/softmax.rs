@@ -15,10 +15,10 @@
 use tilewright_kernels::ops::{self as kernels, Form};
 
 use super::cpu::{Host, largest, on_cpu, rounded, sum};
-use super::launch::{Launch, STEP, key, programs, whole_rows};
+use super::launch::{STEP, key, launch, programs, whole_rows};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// Softmax of each row.
 ///
@@ -148,13 +148,13 @@ impl<'a> Softmax<'a> {
         operands.result("dx", &dx)?;
         let (scale, log) = (self.scale, self.log);
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(y.extents()) else {
+            let Some(shape) = whole_rows(device, y.extents()) else {
                 return Err(Error::no_kernel("the gradient of softmax of so long rows", device));
             };
             let key = key("softmax_backward", &[T::ELEMENT, U::ELEMENT], &[log.into()], shape);
-            let launch = Launch::new().view(&y)?.view(&dy)?.view(&dx)?.number(scale);
+            let arguments: &[&dyn Argument] = &[&y.tensor(), &dy.tensor(), &dx.tensor(), &scale];
             let programs = [programs(y.extents(), shape)[0], 1];
-            return launch.run(device, &key, programs, || {
+            return launch(device, &key, programs, arguments, || {
                 kernels::softmax_backward::stage::<T, U>(self.form(), shape)
             });
         }
@@ -194,38 +194,46 @@ impl<'a> Softmax<'a> {
         let (form, elements) = (self.form(), [T::ELEMENT, U::ELEMENT]);
         let causal = matches!(self.sees, Sees::Causal(_));
         let queries = match self.sees {
-            Sees::Causal(queries) => u32::try_from(queries).unwrap_or(u32::MAX),
+            Sees::Causal(queries) => u32::try_from(queries).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned()),
             _ => 0,
         };
         let settings = [self.log.into(), causal.into()];
-        let whole = whole_rows(x.extents());
         let count = |shape| [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
-        let launch = Launch::new().view(x)?;
-        match (self.sees, self.mask, whole) {
+        let (from, to) = (x.tensor(), y.tensor());
+        let step = [1, STEP];
+        match (self.sees, self.mask, whole_rows(device, x.extents())) {
             (Sees::Positions(positions), None, Some(shape)) => {
-                let launch = launch.view(&positions)?.view(y)?.number(self.scale);
                 let key = key("softmax_positions", &elements, &settings, shape);
-                launch.run(device, &key, count(shape), || {
+                let arguments: &[&dyn Argument] = &[&from, &positions.tensor(), &to, &self.scale];
+                launch(device, &key, count(shape), arguments, || {
                     kernels::softmax_positions::stage::<T, U>(form, shape)
                 })
             }
             (Sees::All, Some(mask), Some(shape)) => {
-                let launch = launch.view(&mask)?.view(y)?.number(self.scale);
                 let key = key("softmax_masked", &elements, &settings, shape);
-                launch.run(device, &key, count(shape), || kernels::softmax_masked::stage::<T, U>(form, shape))
+                let arguments: &[&dyn Argument] = &[&from, &mask.tensor(), &to, &self.scale];
+                launch(device, &key, count(shape), arguments, || {
+                    kernels::softmax_masked::stage::<T, U>(form, shape)
+                })
             }
             (Sees::All | Sees::Causal(_), None, Some(shape)) => {
-                let launch = launch.view(y)?.number(self.scale).number(queries);
                 let key = key("softmax", &elements, &settings, shape);
-                launch
-                    .run(device, &key, count(shape), || kernels::softmax::stage::<T, U>(form, causal, shape))
+                launch(device, &key, count(shape), &[&from, &to, &self.scale, &queries], || {
+                    kernels::softmax::stage::<T, U>(form, causal, shape)
+                })
             }
             (Sees::All | Sees::Causal(_), None, None) => {
-                let launch = launch.view(y)?.number(self.scale).number(queries);
-                let key = key("softmax_long", &elements, &settings, [1, STEP]);
-                let programs = count([1, STEP]);
-                launch
-                    .run(device, &key, programs, || kernels::softmax_long::stage::<T, U>(form, causal, STEP))
+                let key = key("softmax_long", &elements, &settings, step);
+                launch(device, &key, count(step), &[&from, &to, &self.scale, &queries], || {
+                    kernels::softmax_long::stage::<T, U>(form, causal, STEP)
+                })
+            }
+            (Sees::Positions(positions), None, None) => {
+                let key = key("softmax_positions_long", &elements, &settings, step);
+                let arguments: &[&dyn Argument] = &[&from, &positions.tensor(), &to, &self.scale];
+                launch(device, &key, count(step), arguments, || {
+                    kernels::softmax_positions_long::stage::<T, U>(form, STEP)
+                })
             }
             _ => Err(Error::no_kernel("softmax with these masks together, or of so long rows", device)),
         }

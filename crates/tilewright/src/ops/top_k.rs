@@ -6,11 +6,11 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, on_cpu, per_row};
-use super::launch::{Launch, key, programs, whole_rows};
+use super::launch::{key, launch, programs, whole_rows};
 use super::reduce::precedes;
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
-use crate::device::{Device, DeviceKind};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// The largest numbers of each row.
 ///
@@ -68,15 +68,17 @@ impl TopK {
         expect_extents("indices", &indices, (rows, self.k), "k for each row of `x`")?;
         operands.apart("indices", &indices)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(x.extents()) else {
+            let Some(shape) = whole_rows(device, x.extents()) else {
                 return Err(Error::no_kernel("top-k of so long rows", device));
             };
             // k fits: it is no more than the columns.
             let (k, smallest) = (u32::try_from(self.k).unwrap_or(u32::MAX), self.smallest);
             let key = key("top_k", &[T::ELEMENT], &[k, smallest.into()], shape);
             let programs = [programs(x.extents(), shape)[0], k.min(1)];
-            let launch = Launch::new().view(&x)?.view(&values)?.view(&indices)?;
-            return launch.run(device, &key, programs, || kernels::top_k::stage::<T>(k, smallest, shape));
+            let arguments: &[&dyn Argument] = &[&x.tensor(), &values.tensor(), &indices.tensor()];
+            return launch(device, &key, programs, arguments, || {
+                kernels::top_k::stage::<T>(k, smallest, shape)
+            });
         }
         on_cpu(device, |mut host| {
             let (elements, numbers) = (host.read(&x)?, host.numbers(&x)?);

@@ -5,10 +5,10 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, on_cpu};
-use super::launch::{Launch, key, programs};
+use super::launch::{key, launch, programs};
 use super::rows::{Operands, expect_extents};
 use super::{Error, Rows};
-use crate::device::{Buffer, Device, DeviceKind, Item};
+use crate::device::{Argument, Buffer, Device, DeviceKind, Item};
 
 /// Rows and columns that a program turns.
 const SIDE: u32 = 32;
@@ -41,10 +41,11 @@ pub fn transpose<'r, T: Item>(
     operands.apart("y", &y)?;
     if device.kind() != DeviceKind::Cpu {
         let side = [SIDE; 2];
-        let launch = Launch::new().view(&x)?.view(&y)?;
+        let arguments: &[&dyn Argument] = &[&x.tensor(), &y.tensor()];
         let key = key("transpose", &[T::ELEMENT], &[], side);
-        return launch
-            .run(device, &key, programs(x.extents(), side), || kernels::transpose::stage::<T>(SIDE));
+        return launch(device, &key, programs(x.extents(), side), arguments, || {
+            kernels::transpose::stage::<T>(SIDE)
+        });
     }
     on_cpu(device, |mut host| {
         let turned = host.read(&x.transposed())?;
