@@ -12,6 +12,7 @@ mod norm;
 mod order;
 mod reduce;
 mod registry;
+mod rotary;
 
 pub use elementwise::{
     Activation, Named, convert, dropout, elementwise1, elementwise2, elementwise3, glu, glu_backward,
@@ -24,9 +25,10 @@ pub use norm::{
     layer_norm, layer_norm_backward, layer_norm_long, rms_norm, rms_norm_adding, rms_norm_adding_long,
     rms_norm_backward, rms_norm_long, sum_columns,
 };
-pub use order::{embedding, transpose};
+pub use order::{embedding, permute, transpose};
 pub use reduce::{Kind, arg_rows, cumulative_sum, reduce_rows, reduce_steps, top_k};
 pub use registry::OPERATORS;
+pub use rotary::{Pairs, rope, rope_positions};
 
 use tilewright_lang::prelude::*;
 

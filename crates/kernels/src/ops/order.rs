@@ -27,3 +27,14 @@ pub fn embedding<T: Number, I: AxisNumber>(
     let row = select(known, index, table.extent(0).cast::<i64>()).cast::<u32>();
     y.tile([1, width]).block((i, j)).store(table.tile([1, width]).at((row, j * width)).load());
 }
+
+/// Elements in the order of `y`, whose axes are those of `x`: a tile of `shape` by a program, which are numbered along x, innermost first.
+#[kernel]
+pub fn permute<T: Element>(x: View<T, 4>, y: View<T, 4>, shape: [u32; 4]) {
+    let blocks = |axis: usize| y.tile(shape).blocks([0, 1, 2, 3][axis]);
+    let n = program_id(0);
+    let (l, n) = (n % blocks(3), n / blocks(3));
+    let (k, n) = (n % blocks(2), n / blocks(2));
+    let at = (n / blocks(1), n % blocks(1), k, l);
+    y.tile(shape).block(at).store(x.tile(shape).block(at).load());
+}

@@ -114,7 +114,8 @@ pub fn arg_rows<T: Padded>(x: View<T, 2>, indices: View<u32, 2>, smallest: bool,
     indices.tile([shape[0], 1]).block((i, 0)).store(index);
 }
 
-/// The `k` largest numbers of each row, in order, and their columns: the largest is taken away `k` times.
+/// The `k` largest numbers of each row, in order, and their columns: the largest is taken away `k` times. Number and column are one integer
+/// together, so that the largest of these is what is looked for.
 #[kernel]
 pub fn top_k<T: Padded>(
     x: View<T, 2>,
@@ -126,34 +127,29 @@ pub fn top_k<T: Padded>(
 ) {
     let i = program_id(0);
     let from = x.tile(shape).block((i, 0));
-    let numbers = from.load().cast::<f32>();
     let column = from.positions(1).bitcast::<u32>();
-    let mut left = (column < x.extent(1)).broadcast_to(shape);
+    let columns = x.extent(1);
+    let mut left = (from.load().cast::<f32>(), column.broadcast_to(shape))
+        .map(move |(x, j)| select(j < columns, rank(if smallest { -x } else { x }, j), 0u64));
     for place in unroll(0..k) {
-        let (_, _, chosen) = (left, numbers, column).reduce(1, |a, b| {
-            let second = better(smallest, a, b);
-            (select(second, b.0, a.0), select(second, b.1, a.1), select(second, b.2, a.2))
-        });
+        let first = left.max(1);
+        let chosen = first.map(|rank| !rank.cast::<u32>());
         // The number itself, bit by bit.
         let value = x.points((from.positions(0), chosen)).load();
         values.tile([shape[0], 1]).at((i * shape[0], place)).store(value);
         indices.tile([shape[0], 1]).at((i * shape[0], place)).store(chosen);
-        left &= column != chosen;
+        left = select(left == first, 0u64, left);
     }
 }
 
-/// Whether the second of two candidates (still there, number, column) comes first.
+/// An integer, above zero, that is larger for larger numbers, and of equal ones for the first column. NaN is the largest.
 #[device]
-fn better(
-    smallest: bool,
-    (here, x, i): (Val<bool>, Val<f32>, Val<u32>),
-    (there, y, j): (Val<bool>, Val<f32>, Val<u32>),
-) -> Val<bool> {
-    let farther = if smallest { y < x } else { y > x };
-    let (nan, other) = (x != x, y != y);
-    let ahead = farther | (other & !nan);
-    let equal = (x == y) | (nan & other);
-    (there & !here) | ((there == here) & (ahead | (equal & (j < i))))
+fn rank(x: Val<f32>, column: Val<u32>) -> Val<u64> {
+    // Zero has one sign.
+    let bits = (x + 0.0f32).bitcast::<u32>();
+    let ordered = select((bits >> 31u32) == 1, !bits, bits | 0x8000_0000u32);
+    let ordered = select(x != x, u32::MAX, ordered);
+    (ordered.cast::<u64>() << 32u32) | (!column).cast::<u64>()
 }
 
 /// Sums of the beginnings of each row.

@@ -4,11 +4,11 @@ use tilewright_hardware::Arch;
 use tilewright_lang::{Error, Kernel, bf16};
 
 use super::{
-    Activation, Form, Kind, arg_rows, convert, cross_entropy, cross_entropy_backward, cumulative_sum,
-    dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward, layer_norm_long, reduce_rows,
-    reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward, rms_norm_long, softmax,
-    softmax_backward, softmax_long, softmax_masked, softmax_positions, softmax_positions_long, sum_columns,
-    top_k, transpose,
+    Activation, Form, Kind, Pairs, arg_rows, convert, cross_entropy, cross_entropy_backward, cumulative_sum,
+    dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward, layer_norm_long, permute,
+    reduce_rows, reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward,
+    rms_norm_long, rope, rope_positions, softmax, softmax_backward, softmax_long, softmax_masked,
+    softmax_positions, softmax_positions_long, sum_columns, top_k, transpose,
 };
 use crate::Entry;
 
@@ -85,6 +85,15 @@ pub static OPERATORS: &[Entry] = &[
         cumulative_sum::stage::<f32, f32>(false, false, [1, 1536])
     }),
     entry("transpose", "transpose of bf16, tiles of 32 x 32", || transpose::stage::<bf16>(32)),
+    entry("permute", "bf16 of heads and tokens in another order", || permute::stage::<bf16>([1, 8, 8, 64])),
+    entry("rope", "rotary position embedding of bf16", || {
+        let pairs = Pairs { head: 128, rotary: 128, interleaved: false, inverse: false };
+        rope::stage::<bf16, bf16>(pairs, 32)
+    }),
+    entry("rope_positions", "rotary position embedding of bf16, neighbours, half of each head", || {
+        let pairs = Pairs { head: 128, rotary: 64, interleaved: true, inverse: false };
+        rope_positions::stage::<bf16, bf16>(pairs, 8)
+    }),
     entry("embedding", "rows of a table of bf16 by index", || embedding::stage::<bf16, i32>(4096)),
     entry("convert", "bf16 from f32", || convert::stage::<f32, bf16>([1, 4096])),
     entry("dropout", "dropout of bf16", || dropout::stage::<bf16, bf16>([1, 1024])),

@@ -10,7 +10,10 @@
 //!
 //! Works in place: `y` may be exactly `x`. The gradient of a rotation is the [rotation back](Rope::inverse).
 
+use tilewright_kernels::ops::{self as kernels, Pairs};
+
 use super::cpu::{on_cpu, rounded};
+use super::launch::{STEP, launch, programs};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
 use crate::device::{Device, DeviceKind};
@@ -127,7 +130,7 @@ impl<'a> Rope<'a> {
         expect_extents("y", &y, x.extents(), "as `x` has")?;
         operands.result("y", &y)?;
         if device.kind() != DeviceKind::Cpu {
-            return Err(Error::no_kernel("RoPE", device));
+            return self.launch(device, &x, (&cos, &sin), positions.as_ref(), &y);
         }
         on_cpu(device, |mut host| {
             let mut grid = host.numbers(&x)?;
@@ -148,6 +151,41 @@ impl<'a> Rope<'a> {
             });
             host.write_numbers(&y, &grid)
         })
+    }
+
+    fn launch<T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        (cos, sin): (&Rows<'_, f32>, &Rows<'_, f32>),
+        positions: Option<&Rows<'_, i32>>,
+        y: &Rows<'_, U>,
+    ) -> Result<(), Error> {
+        let (rows, columns) = x.extents();
+        let (Ok(head), Ok(rotary)) = (u32::try_from(self.head), u32::try_from(self.rotary)) else {
+            return Err(Error::no_kernel("RoPE of so large heads", device));
+        };
+        if head > STEP {
+            return Err(Error::no_kernel("RoPE of so large heads", device));
+        }
+        let heads = columns / self.head;
+        let together = (STEP as usize / self.head).clamp(1, heads.max(1));
+        let together = u32::try_from(together).unwrap_or(1);
+        let pairs = Pairs { head, rotary, interleaved: self.interleaved, inverse: self.inverse };
+        let key = (pairs, together, T::ELEMENT, U::ELEMENT, positions.is_some());
+        let programs = programs((rows, heads), [1, together]);
+        let (from, to) = (x.parts(heads, self.head), y.parts(heads, self.head));
+        let (cos, sin) = (cos.tensor(), sin.tensor());
+        match positions {
+            Some(positions) => {
+                launch(device, &key, programs, &[&from, &cos, &sin, &positions.tensor(), &to], || {
+                    kernels::rope_positions::stage::<T, U>(pairs, together)
+                })
+            }
+            None => launch(device, &key, programs, &[&from, &cos, &sin, &to], || {
+                kernels::rope::stage::<T, U>(pairs, together)
+            }),
+        }
     }
 
     /// Which two numbers of a head are a pair.

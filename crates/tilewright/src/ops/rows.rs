@@ -178,6 +178,12 @@ impl<'a, T: Item> Rows<'a, T> {
         self.buffer.strided(extents, [self.row_stride, self.column_stride]).from_element(self.offset)
     }
 
+    /// The same with rows of so many parts of this many columns each.
+    pub(super) fn parts(&self, parts: usize, columns: usize) -> BufferView<'a, T, 3> {
+        let strides = [self.row_stride, columns.saturating_mul(self.column_stride), self.column_stride];
+        self.buffer.strided([self.rows, parts, columns], strides).from_element(self.offset)
+    }
+
     fn place(&self, name: &'static str) -> Option<Place> {
         let width = T::ELEMENT.bytes() as usize;
         let address = DynBuffer::from(self.buffer).address();

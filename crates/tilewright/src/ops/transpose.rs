@@ -103,9 +103,9 @@ pub fn permute<T: Item>(
     operands.input("x", &x.into())?;
     operands.apart("y", &y.into())?;
     if device.kind() != DeviceKind::Cpu {
-        return Err(Error::no_kernel("a permutation", device));
+        return launch_permute(device, x, extents, axes, y);
     }
-    let strides: Vec<usize> = (0..extents.len()).map(|axis| extents[axis + 1..].iter().product()).collect();
+    let strides = dense(extents);
     // Steps of `y`, innermost first.
     let steps: Vec<(usize, usize)> = axes.iter().rev().map(|&axis| (extents[axis], strides[axis])).collect();
     on_cpu(device, |mut host| {
@@ -120,4 +120,35 @@ pub fn permute<T: Item>(
         let values = (0..elements).map(|index| all.values[place(index)]).collect();
         host.write(&y.into(), &Grid { values, columns: elements })
     })
+}
+
+/// Elements between neighbours along each axis of a tensor without gaps.
+fn dense(extents: &[usize]) -> Vec<usize> {
+    (0..extents.len()).map(|axis| extents[axis + 1..].iter().product()).collect()
+}
+
+fn launch_permute<T: Item>(
+    device: &Device,
+    x: &Buffer<T>,
+    extents: &[usize],
+    axes: &[usize],
+    y: &Buffer<T>,
+) -> Result<(), Error> {
+    // Four axes of `y`, the first ones of extent 1 if it has fewer, and the elements of `x` between neighbours along them.
+    let (mut to, mut apart) = ([1usize; 4], [0usize; 4]);
+    let strides = dense(extents);
+    for (place, &axis) in (4 - axes.len()..).zip(axes) {
+        (to[place], apart[place]) = (extents[axis], strides[axis]);
+    }
+    // A square of what is next to each other in `y` and in `x`.
+    let near = (0..3).filter(|&axis| to[axis] > 1).min_by_key(|&axis| apart[axis]);
+    let mut shape = [1u32; 4];
+    for axis in near.into_iter().chain([3]) {
+        shape[axis] = SIDE;
+    }
+    let blocks = to.iter().zip(shape).map(|(&extent, side)| extent.div_ceil(side as usize));
+    let programs = u32::try_from(blocks.product::<usize>()).unwrap_or(u32::MAX);
+    let key = ("permute", T::ELEMENT, shape);
+    let arguments: &[&dyn Argument] = &[&x.strided(to, apart), &y.view(to)];
+    launch(device, &key, [programs, 1], arguments, || kernels::permute::stage::<T>(shape))
 }

@@ -1,11 +1,12 @@
 //! Kernels in the simulator against the CPU, on small matrices: dense, with gaps, turned, and of lengths that fill no tile.
 
-use tilewright::device::{Device, Item};
+use tilewright::device::{Argument, Buffer, Device, Item};
 use tilewright::kernels::gemm::epilogue::{Binary, Unary};
-use tilewright::lang::{bf16, f16};
+use tilewright::kernels::ops;
+use tilewright::lang::{Error as LangError, Kernel, bf16, f16};
 use tilewright::ops::{
-    Arg, CrossEntropy, CumulativeSum, Dropout, Elementwise, Error, Glu, LayerNorm, Reduce, RmsNorm, Rows,
-    Softmax, TopK, convert, embedding, transpose,
+    Arg, CrossEntropy, CumulativeSum, Dropout, Elementwise, Error, Glu, LayerNorm, Reduce, RmsNorm, Rope,
+    Rows, Softmax, TopK, convert, embedding, permute, transpose,
 };
 
 use super::common::{ALL_LIES, Lies, Matrix, Random, Sample, normals};
@@ -146,6 +147,182 @@ fn all_operators<T: Sample>() {
             TopK::new(k).run(d, x, y, Rows::new(&indices, rows, k))
         },
     );
+}
+
+/// Gradients with sums over rows, reductions of everything, rotations and other orders.
+fn more_operators<T: Sample>() {
+    let same = |extents| extents;
+    agrees::<T, T>("RMSNorm, gradient", 1e-4, same, |d, x, dy, dx| {
+        let dw = d.alloc::<f32>(x.extents().1)?;
+        RmsNorm::new(1e-5).weight(dy.rows(0..1)).offset(1.0).backward(d, x, dy, dx, &dw)
+    });
+    agrees::<T, f32>(
+        "RMSNorm, gradient of weights",
+        1e-4,
+        |(_, n)| (1, n),
+        |d, x, dy, dw| {
+            let dx = d.alloc::<T>(x.extents().0 * x.extents().1)?;
+            RmsNorm::new(1e-5).backward(d, x, dy, Rows::new(&dx, x.extents().0, x.extents().1), dw)
+        },
+    );
+    agrees::<T, T>("LayerNorm, gradient", 1e-3, same, |d, x, dy, dx| {
+        let (dw, db) = (d.alloc::<f32>(x.extents().1)?, d.alloc::<f32>(x.extents().1)?);
+        LayerNorm::new(1e-2).weight(dy.rows(0..1)).backward(d, x, dy, dx, &dw, &db)
+    });
+    agrees::<T, f32>(
+        "LayerNorm, gradients of weights and biases",
+        1e-3,
+        |(_, n)| (2, n),
+        |d, x, dy, sums| {
+            let dx = d.alloc::<T>(x.extents().0 * x.extents().1)?;
+            let dx = Rows::new(&dx, x.extents().0, x.extents().1);
+            LayerNorm::new(1e-2).backward(d, x, dy, dx, sums.rows(0..1), sums.rows(1..2))
+        },
+    );
+    agrees::<T, T>("cross entropy, gradient", 1e-5, same, |d, x, _, dx| {
+        let (rows, columns) = x.extents();
+        let targets: Vec<i32> =
+            (0..rows).map(|i| if i == 3 { -100 } else { (i * 7 % (columns + 1)) as i32 }).collect();
+        let (targets, given) = (d.upload(&targets)?, d.upload(&[0.5f32])?);
+        CrossEntropy::new().smoothing(0.1).z_loss(0.01).backward(d, x, &targets, &given, dx)
+    });
+    for &reduce in Reduce::ALL {
+        let name = format!("{reduce:?} of all");
+        agrees::<T, f32>(&name, 1e-5, |_| (1, 1), |d, x, _, y| reduce.all(d, x, y));
+    }
+    for rope in [Rope::new(8), Rope::new(10).rotary(4).interleaved().inverse(), Rope::new(5).rotary(2)] {
+        agrees::<T, T>(
+            "RoPE",
+            1e-6,
+            |(rows, _)| (rows, 40),
+            |d, x, _, y| {
+                let (tokens, heads) = (
+                    y.extents().0,
+                    Matrix::new(
+                        d,
+                        (y.extents().0, 40),
+                        Lies::Dense,
+                        &normals(5, y.extents().0 * 40, 1.0).into_iter().map(T::of).collect::<Vec<_>>(),
+                        T::of(0.0),
+                    ),
+                );
+                let _ = x;
+                let (cos, sin) = rope.tables(100.0, tokens);
+                let pairs = cos.len() / tokens;
+                let (cos, sin) = (d.upload(&cos)?, d.upload(&sin)?);
+                let (cos, sin) = (Rows::new(&cos, tokens, pairs), Rows::new(&sin, tokens, pairs));
+                rope.run(d, heads.view(), cos, sin, y)?;
+                let positions: Vec<i32> = (0..tokens).map(|i| 2 - i as i32).collect();
+                let positions = d.upload(&positions)?;
+                rope.positions(&positions).run(d, y, cos, sin, y)
+            },
+        );
+    }
+}
+
+#[test]
+fn more_kernels_of_f32() {
+    more_operators::<f32>();
+}
+
+#[test]
+fn more_kernels_of_bf16() {
+    more_operators::<bf16>();
+}
+
+/// Rows that are a cluster's, and rows in steps, as GPUs without clusters take them.
+#[test]
+fn long_rows() {
+    let (rows, columns) = (2, 33_001);
+    let values: Vec<f32> = normals(9, rows * columns, 2.0).into_iter().map(f32::of).collect();
+    type Run = fn(&Device, Rows<'_, f32>, Rows<'_, f32>) -> Result<(), Error>;
+    let all: [(&str, Run); 5] = [
+        ("softmax", |d, x, y| Softmax::new().run(d, x, y)),
+        ("causal softmax", |d, x, y| Softmax::new().causal(20_000).run(d, x, y)),
+        ("RMSNorm", |d, x, y| RmsNorm::new(1e-5).weight(x.rows(0..1)).run(d, x, y)),
+        ("LayerNorm", |d, x, y| LayerNorm::new(1e-5).weight(x.rows(0..1)).run(d, x, y)),
+        ("the sum of all", |d, x, y| Reduce::Sum.all(d, x, y.rows(0..1).columns(0..1))),
+    ];
+    for (name, run) in all {
+        let [want, found] = [Device::cpu(), Device::simulator()].map(|device| {
+            let (x, y) = (device.upload(&values).unwrap(), device.upload(&vec![0.0; values.len()]).unwrap());
+            run(&device, Rows::new(&x, rows, columns), Rows::new(&y, rows, columns)).unwrap();
+            y.to_vec().unwrap()
+        });
+        let wrong = |(want, found): (&f32, &f32)| (want - found).abs() > 1e-4 * (want.abs() + 1e-4);
+        assert_eq!(want.iter().zip(&found).position(wrong), None, "{name}");
+    }
+}
+
+#[test]
+fn rows_in_steps() {
+    let (rows, columns, width) = (3usize, 200usize, 64);
+    let values: Vec<f32> = normals(9, rows * columns, 2.0).into_iter().map(f32::of).collect();
+    let (cpu, simulator) = (Device::cpu(), Device::simulator());
+    let [(x, y, w), (sx, sy, sw)] = [&cpu, &simulator].map(|device| {
+        let w = device.upload(&values[..columns]).unwrap();
+        (device.upload(&values).unwrap(), device.upload(&vec![0.0f32; values.len()]).unwrap(), w)
+    });
+    let (x, y) = (Rows::new(&x, rows, columns), (Rows::new(&y, rows, columns), &y));
+    let ([sx, sv], sw) = ([&sx, &sy].map(|buffer| buffer.view([rows, columns])), sw.view([1, columns]));
+    let check = |name: &str, kernel: Result<Kernel, LangError>, arguments: &[&dyn Argument]| {
+        let program = simulator.program(&kernel.unwrap()).unwrap();
+        program.launch([rows as u32, 1, 1], arguments).unwrap().expect_clean().unwrap();
+        let (want, found) = (y.1.to_vec().unwrap(), sy.to_vec().unwrap());
+        let wrong = |(want, found): (&f32, &f32)| (want - found).abs() > 1e-5 * (1.0 + want.abs());
+        assert_eq!(want.iter().zip(&found).position(wrong), None, "{name}");
+    };
+    Softmax::new().log().causal(3).run(&cpu, x, y.0).unwrap();
+    let kernel = ops::softmax_long::stage::<f32, f32>(ops::Form::Logarithms, true, width);
+    // The last columns that the first rows do not see are -inf on both.
+    let finite = |buffer: &Buffer<f32>| {
+        let all: Vec<f32> = buffer.to_vec().unwrap().iter().map(|x| x.max(-1e30)).collect();
+        buffer.write(&all).unwrap();
+    };
+    finite(y.1);
+    let program = simulator.program(&kernel.unwrap()).unwrap();
+    program.launch([rows as u32, 1, 1], &[&sx, &sv, &1.0f32, &3u32]).unwrap().expect_clean().unwrap();
+    finite(&sy);
+    assert!(y.1.to_vec().unwrap().iter().zip(sy.to_vec().unwrap()).all(|(a, b)| (a - b).abs() <= 1e-4));
+
+    let positions = simulator.upload(&[-1i32, 70, 500]).unwrap();
+    let on_cpu = cpu.upload(&[-1i32, 70, 500]).unwrap();
+    Softmax::new().positions(&on_cpu).run(&cpu, x, y.0).unwrap();
+    let kernel = ops::softmax_positions_long::stage::<f32, f32>(ops::Form::Probabilities, width);
+    check("softmax with positions", kernel, &[&sx, &positions.view([rows, 1]), &sv, &1.0f32]);
+
+    RmsNorm::new(1e-5).weight(&w).offset(1.0).run(&cpu, x, y.0).unwrap();
+    let kernel = ops::rms_norm_long::stage::<f32, f32, f32>(true, width);
+    check("RMSNorm", kernel, &[&sx, &sw, &sv, &1e-5f32, &1.0f32]);
+
+    LayerNorm::new(1e-5).affine(&w, &w).run(&cpu, x, y.0).unwrap();
+    let kernel = ops::layer_norm_long::stage::<f32, f32, f32>(true, true, width);
+    check("LayerNorm", kernel, &[&sx, &sw, &sw, &sv, &1e-5f32]);
+
+    let sum = cpu.alloc::<f32>(rows * columns).unwrap();
+    RmsNorm::new(1e-5).run_adding(&cpu, x, x, Rows::new(&sum, rows, columns), y.0).unwrap();
+    let sum = simulator.alloc::<f32>(rows * columns).unwrap();
+    let kernel = ops::rms_norm_adding_long::stage::<f32, f32, f32>(false, width);
+    check("RMSNorm of a sum", kernel, &[&sx, &sx, &sw, &sum.view([rows, columns]), &sv, &1e-5f32, &0.0f32]);
+}
+
+/// Axes in other orders are the same bits.
+#[test]
+fn permutations_of_kernels() {
+    for (extents, axes) in [
+        (&[5, 3, 40][..], &[1, 0, 2][..]),
+        (&[2, 33, 5, 7], &[3, 1, 0, 2]),
+        (&[6], &[0]),
+        (&[40, 70], &[1, 0]),
+    ] {
+        let values: Vec<u32> = (0..).take(extents.iter().product()).collect();
+        let [want, found] = [Device::cpu(), Device::simulator()].map(|device| {
+            let (x, y) = (device.upload(&values).unwrap(), device.alloc::<u32>(values.len()).unwrap());
+            permute(&device, &x, extents, axes, &y).unwrap();
+            y.to_vec().unwrap()
+        });
+        assert_eq!(want, found, "{extents:?} {axes:?}");
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod case;
 mod chart;
 mod library;
+mod matmul;
 mod measure;
 mod memory;
 mod reference;

@@ -10,6 +10,7 @@ use super::super::data::{decode, encode};
 use super::super::timing::{Contestant, broken};
 use super::case::{Case, DROPPED, Op, Role};
 use super::library::Library;
+use super::matmul::Matmul;
 use super::memory::Memory;
 use super::reference::{self, At};
 
@@ -29,7 +30,12 @@ pub(super) trait Subject {
 
 /// Everybody of ours, in the order in which they are asked.
 pub(super) fn all() -> Vec<Box<dyn Subject>> {
-    vec![Box::new(Runtime), Box::new(Library), Box::new(Processor::new("processor, in f64", reference_rows))]
+    vec![
+        Box::new(Runtime),
+        Box::new(Library),
+        Box::new(Matmul),
+        Box::new(Processor::new("processor, in f64", reference_rows)),
+    ]
 }
 
 /// Copies inside of a device, by the runtime.
