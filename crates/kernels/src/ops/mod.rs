@@ -10,6 +10,7 @@ mod elementwise;
 mod exponential;
 mod norm;
 mod order;
+mod quantise;
 mod reduce;
 mod registry;
 mod rotary;
@@ -26,6 +27,7 @@ pub use norm::{
     rms_norm_backward, rms_norm_long, sum_columns,
 };
 pub use order::{embedding, permute, transpose};
+pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};
 pub use reduce::{Kind, arg_rows, cumulative_sum, reduce_rows, reduce_steps, top_k};
 pub use registry::OPERATORS;
 pub use rotary::{Pairs, rope, rope_positions};

@@ -1,14 +1,15 @@
 //! Kernels of this folder in configurations that compile, so that tests can find them.
 
 use tilewright_hardware::Arch;
-use tilewright_lang::{Error, Kernel, bf16};
+use tilewright_lang::{E4m3, Error, Kernel, bf16};
 
 use super::{
     Activation, Form, Kind, Pairs, arg_rows, convert, cross_entropy, cross_entropy_backward, cumulative_sum,
-    dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward, layer_norm_long, permute,
-    reduce_rows, reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward,
-    rms_norm_long, rope, rope_positions, softmax, softmax_backward, softmax_long, softmax_masked,
-    softmax_positions, softmax_positions_long, sum_columns, top_k, transpose,
+    dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward, layer_norm_long,
+    permute, quantise_by, quantise_rows, reduce_rows, reduce_steps, rms_norm, rms_norm_adding,
+    rms_norm_adding_long, rms_norm_backward, rms_norm_long, rope, rope_positions, scale_of, softmax,
+    softmax_backward, softmax_long, softmax_masked, softmax_positions, softmax_positions_long, sum_columns,
+    top_k, transpose,
 };
 use crate::Entry;
 
@@ -96,5 +97,9 @@ pub static OPERATORS: &[Entry] = &[
     }),
     entry("embedding", "rows of a table of bf16 by index", || embedding::stage::<bf16, i32>(4096)),
     entry("convert", "bf16 from f32", || convert::stage::<f32, bf16>([1, 4096])),
+    entry("quantise_rows", "E4m3 from rows of 4096 bf16", || quantise_rows::stage::<bf16, E4m3>([1, 4096])),
+    entry("quantise_by", "i8 from bf16", || quantise_by::stage::<bf16, i8>(true, [1, 4096])),
+    entry("scale_of", "the scale of a tensor", || scale_of::stage()),
+    entry("dequantise", "bf16 from E4m3", || dequantise::stage::<E4m3, bf16>([1, 4096])),
     entry("dropout", "dropout of bf16", || dropout::stage::<bf16, bf16>([1, 1024])),
 ];

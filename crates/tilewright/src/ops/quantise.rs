@@ -10,10 +10,13 @@
 //!
 //! Results are in memory of their own.
 
+use tilewright_kernels::ops as kernels;
+
 use super::cpu::{Grid, largest, on_cpu, rounded};
+use super::launch::{key, launch, parts, programs, whole_rows};
 use super::rows::{Operands, expect_extents};
-use super::{Error, FloatItem, QuantItem, Rows};
-use crate::device::{Device, DeviceKind};
+use super::{Error, FloatItem, QuantItem, Reduce, Rows};
+use crate::device::{Argument, Device, DeviceKind};
 
 /// Numbers in 8 bits with a scale.
 ///
@@ -92,7 +95,7 @@ impl Quantise {
         }
         operands.apart("q", &q)?;
         if device.kind() != DeviceKind::Cpu {
-            return Err(Error::no_kernel("quantisation", device));
+            return self.launch(device, &x, &q, &scales);
         }
         on_cpu(device, |mut host| {
             let mut grid = host.numbers(&x)?;
@@ -120,6 +123,41 @@ impl Quantise {
             host.write_numbers(&q, &grid)
         })
     }
+
+    fn launch<T: FloatItem, Q: QuantItem>(
+        &self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        q: &Rows<'_, Q>,
+        scales: &Rows<'_, f32>,
+    ) -> Result<(), Error> {
+        let (elements, largest) = ([T::ELEMENT, Q::ELEMENT], Q::LARGEST);
+        let (from, to) = (x.tensor(), q.tensor());
+        if self.scales == Scales::PerRow {
+            let Some(shape) = whole_rows(device, x.extents()) else {
+                return Err(Error::no_kernel("quantisation of so long rows", device));
+            };
+            let key = key("quantise_rows", &elements, &[], shape);
+            let programs = [programs(x.extents(), shape)[0], 1];
+            return launch(device, &key, programs, &[&from, &to, &scales.tensor(), &largest], || {
+                kernels::quantise_rows::stage::<T, Q>(shape)
+            });
+        }
+        let (shape, most) = (parts(x.extents()), self.scales == Scales::PerTensor);
+        let found = device.alloc::<f32>(1)?;
+        let found = Rows::from(&found);
+        if most {
+            Reduce::AbsMax.all(device, *x, found)?;
+            let arguments: &[&dyn Argument] = &[&found.tensor(), &scales.tensor(), &largest];
+            launch(device, &key("scale_of", &[], &[], [1, 1]), [1, 1], arguments, kernels::scale_of::stage)?;
+        }
+        let known = if most { found.broadcast_rows(x.extents().0) } else { *scales };
+        let key = key("quantise_by", &elements, &[most.into()], shape);
+        let arguments: &[&dyn Argument] = &[&from, &known.tensor(), &to, &largest];
+        launch(device, &key, programs(x.extents(), shape), arguments, || {
+            kernels::quantise_by::stage::<T, Q>(most, shape)
+        })
+    }
 }
 
 /// The numbers that `q` stands for: `y = q * scale`, with a scale for each row or one for all.
@@ -142,7 +180,12 @@ pub fn dequantise<'r, Q: QuantItem, T: FloatItem>(
     expect_extents("y", &y, q.extents(), "as `q` has")?;
     operands.apart("y", &y)?;
     if device.kind() != DeviceKind::Cpu {
-        return Err(Error::no_kernel("dequantisation", device));
+        let shape = parts(q.extents());
+        let key = key("dequantise", &[Q::ELEMENT, T::ELEMENT], &[], shape);
+        let arguments: &[&dyn Argument] = &[&q.tensor(), &scales.tensor(), &y.tensor()];
+        return launch(device, &key, programs(q.extents(), shape), arguments, || {
+            kernels::dequantise::stage::<Q, T>(shape)
+        });
     }
     on_cpu(device, |mut host| {
         let (mut grid, scales) = (host.numbers(&q)?, host.read(&scales)?);

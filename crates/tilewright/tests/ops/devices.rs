@@ -3,10 +3,10 @@
 use tilewright::device::{Argument, Buffer, Device, Item};
 use tilewright::kernels::gemm::epilogue::{Binary, Unary};
 use tilewright::kernels::ops;
-use tilewright::lang::{Error as LangError, Kernel, bf16, f16};
+use tilewright::lang::{E4m3, Error as LangError, Kernel, bf16, f16};
 use tilewright::ops::{
-    Arg, CrossEntropy, CumulativeSum, Dropout, Elementwise, Error, Glu, LayerNorm, Reduce, RmsNorm, Rope,
-    Rows, Softmax, TopK, convert, embedding, permute, transpose,
+    Arg, CrossEntropy, CumulativeSum, Dropout, Elementwise, Error, Glu, LayerNorm, QuantItem, Quantise,
+    Reduce, RmsNorm, Rope, Rows, Softmax, TopK, convert, dequantise, embedding, permute, transpose,
 };
 
 use super::common::{ALL_LIES, Lies, Matrix, Random, Sample, normals};
@@ -169,16 +169,20 @@ fn more_operators<T: Sample>() {
         let (dw, db) = (d.alloc::<f32>(x.extents().1)?, d.alloc::<f32>(x.extents().1)?);
         LayerNorm::new(1e-2).weight(dy.rows(0..1)).backward(d, x, dy, dx, &dw, &db)
     });
-    agrees::<T, f32>(
-        "LayerNorm, gradients of weights and biases",
-        1e-3,
-        |(_, n)| (2, n),
-        |d, x, dy, sums| {
-            let dx = d.alloc::<T>(x.extents().0 * x.extents().1)?;
-            let dx = Rows::new(&dx, x.extents().0, x.extents().1);
-            LayerNorm::new(1e-2).backward(d, x, dy, dx, sums.rows(0..1), sums.rows(1..2))
-        },
-    );
+    for biases in [false, true] {
+        agrees::<T, f32>(
+            "LayerNorm, gradients of weights and biases",
+            1e-3,
+            |(_, n)| (1, n),
+            |d, x, dy, sums| {
+                let (rows, columns) = x.extents();
+                let (dx, other) = (d.alloc::<T>(rows * columns)?, d.alloc::<f32>(columns)?);
+                let (dx, other) = (Rows::new(&dx, rows, columns), Rows::from(&other));
+                let (dw, db) = if biases { (other, sums) } else { (sums, other) };
+                LayerNorm::new(1e-2).backward(d, x, dy, dx, dw, db)
+            },
+        );
+    }
     agrees::<T, T>("cross entropy, gradient", 1e-5, same, |d, x, _, dx| {
         let (rows, columns) = x.extents();
         let targets: Vec<i32> =
@@ -195,26 +199,42 @@ fn more_operators<T: Sample>() {
             "RoPE",
             1e-6,
             |(rows, _)| (rows, 40),
-            |d, x, _, y| {
-                let (tokens, heads) = (
-                    y.extents().0,
-                    Matrix::new(
-                        d,
-                        (y.extents().0, 40),
-                        Lies::Dense,
-                        &normals(5, y.extents().0 * 40, 1.0).into_iter().map(T::of).collect::<Vec<_>>(),
-                        T::of(0.0),
-                    ),
-                );
-                let _ = x;
+            |d, _, _, y| {
+                let tokens = y.extents().0;
+                let numbers: Vec<T> = normals(5, tokens * 40, 1.0).into_iter().map(T::of).collect();
+                let x = d.upload(&numbers)?;
                 let (cos, sin) = rope.tables(100.0, tokens);
                 let pairs = cos.len() / tokens;
                 let (cos, sin) = (d.upload(&cos)?, d.upload(&sin)?);
                 let (cos, sin) = (Rows::new(&cos, tokens, pairs), Rows::new(&sin, tokens, pairs));
-                rope.run(d, heads.view(), cos, sin, y)?;
+                let (x, between) = (Rows::new(&x, tokens, 40), d.alloc::<T>(tokens * 40)?);
+                let between = Rows::new(&between, tokens, 40);
+                rope.run(d, x, cos, sin, between)?;
                 let positions: Vec<i32> = (0..tokens).map(|i| 2 - i as i32).collect();
                 let positions = d.upload(&positions)?;
-                rope.positions(&positions).run(d, y, cos, sin, y)
+                rope.positions(&positions).run(d, between, cos, sin, y)
+            },
+        );
+    }
+    quantised::<T, E4m3>();
+    quantised::<T, i8>();
+}
+
+/// What numbers stand for after they were quantised: the same bits on all devices.
+fn quantised<T: Sample, Q: QuantItem>() {
+    for quantise in [Quantise::per_row(), Quantise::per_tensor(), Quantise::with_scale()] {
+        agrees::<T, f32>(
+            &format!("{quantise:?}"),
+            0.0,
+            |extents| extents,
+            |d, x, _, y| {
+                let (rows, columns) = x.extents();
+                let q = d.alloc::<Q>(rows * columns)?;
+                let q = Rows::new(&q, rows, columns);
+                let scales =
+                    d.upload(&vec![0.03f32; if quantise == Quantise::per_row() { rows } else { 1 }])?;
+                quantise.run(d, x, q, &scales)?;
+                dequantise(d, q, &scales, y)
             },
         );
     }

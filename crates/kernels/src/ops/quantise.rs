@@ -1,0 +1,66 @@
+//! Numbers in 8 bits with a scale. `largest` is the largest number of the type that is used.
+
+use tilewright_lang::tile::prelude::*;
+
+/// The nearest numbers of the type, none beyond the largest.
+#[device]
+fn nearest<Q: Element>(x: Tile<f32>, largest: Val<f32>) -> Tile<Q> {
+    let x = x.clamp(-largest, largest);
+    if Q::ELEMENT.is_int() { x.cast_rounded(Round::Nearest) } else { x.cast() }
+}
+
+/// What numbers are multiplied by, and the scale of the results, from the largest absolute values. Where that is next to zero, the factor is 0.
+#[device]
+fn factor_and_scale(most: Tile<f32>, largest: Val<f32>) -> (Tile<f32>, Tile<f32>) {
+    let inverse = Tile::full(most.shape().extents(), largest) / most;
+    let tiny = inverse == f32::INFINITY;
+    (select(tiny, 0.0f32, inverse), select(tiny, 1.0f32, most / largest))
+}
+
+/// Rows with a scale each.
+#[kernel]
+pub fn quantise_rows<T: Float, Q: Element>(
+    x: View<T, 2>,
+    q: View<Q, 2>,
+    scales: View<f32, 2>,
+    largest: Val<f32>,
+    shape: [u32; 2],
+) {
+    let i = program_id(0);
+    let numbers = x.tile(shape).block((i, 0)).load().cast::<f32>();
+    let (factor, scale) = factor_and_scale(numbers.abs().max(1), largest);
+    q.tile(shape).block((i, 0)).store(nearest::<Q>(numbers * factor, largest));
+    scales.tile([shape[0], 1]).block((i, 0)).store(scale);
+}
+
+/// Numbers by what is known for each row: its scale, or, if it is the `most`, the largest absolute value of all.
+#[kernel]
+pub fn quantise_by<T: Float, Q: Element>(
+    x: View<T, 2>,
+    known: View<f32, 2>,
+    q: View<Q, 2>,
+    largest: Val<f32>,
+    most: bool,
+    shape: [u32; 2],
+) {
+    let at = (program_id(0), program_id(1));
+    let numbers = x.tile(shape).block(at).load().cast::<f32>();
+    let known = known.tile([shape[0], 1]).block((program_id(0), 0)).load();
+    let factor = if most { factor_and_scale(known, largest).0 } else { Tile::ones([shape[0], 1]) / known };
+    q.tile(shape).block(at).store(nearest::<Q>(numbers * factor, largest));
+}
+
+/// The scale of everything, from its largest absolute value.
+#[kernel]
+pub fn scale_of(most: View<f32, 2>, scale: View<f32, 2>, largest: Val<f32>) {
+    let most = most.tile([1, 1]).at((0, 0)).load();
+    scale.tile([1, 1]).at((0, 0)).store(factor_and_scale(most, largest).1);
+}
+
+/// The numbers that are meant.
+#[kernel]
+pub fn dequantise<Q: Element, T: Float>(q: View<Q, 2>, scales: View<f32, 2>, y: View<T, 2>, shape: [u32; 2]) {
+    let at = (program_id(0), program_id(1));
+    let scale = scales.tile([shape[0], 1]).block((program_id(0), 0)).load();
+    y.tile(shape).block(at).store((q.tile(shape).block(at).load().cast::<f32>() * scale).cast());
+}
