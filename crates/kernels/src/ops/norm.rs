@@ -113,7 +113,7 @@ pub fn rms_norm_long<T: Float, W: Float, U: Float>(
     let mut squares = Tile::<f32>::zeros(shape);
     for step in 0..steps {
         let x = x.tile(shape).block((row, step)).load().cast::<f32>();
-        squares = squares + x * x;
+        squares += x * x;
     }
     let inverse = inverse_of(squares, x.extent(1), epsilon);
     for step in 0..steps {
@@ -148,7 +148,7 @@ pub fn rms_norm_adding_long<T: Float, W: Float, U: Float>(
     let mut squares = Tile::<f32>::zeros(shape);
     for step in 0..steps {
         let x = added(step);
-        squares = squares + x * x;
+        squares += x * x;
     }
     let inverse = inverse_of(squares, x.extent(1), epsilon);
     for step in 0..steps {
@@ -179,7 +179,7 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
     let (columns, steps) = (x.extent(1), x.extent(1).div_ceil(width));
     let mut sum = Tile::<f32>::zeros(shape);
     for step in 0..steps {
-        sum = sum + x.tile(shape).block((row, step)).load().cast::<f32>();
+        sum += x.tile(shape).block((row, step)).load().cast::<f32>();
     }
     let mean = sum.sum(1) / columns.cast::<f32>();
     let mut squares = Tile::<f32>::zeros(shape);
@@ -187,7 +187,7 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
         let from = x.tile(shape).block((row, step));
         let inside = from.positions(1).bitcast::<u32>() < columns;
         let centred = select(inside, from.load().cast::<f32>() - mean, 0.0f32);
-        squares = squares + centred * centred;
+        squares += centred * centred;
     }
     let inverse = inverse_of(squares, columns, epsilon);
     for step in 0..steps {
@@ -230,7 +230,7 @@ pub fn rms_norm_backward<T: Float, W: Float, U: Float>(
         let (normal, g) = (x * inverse, dy * factor);
         let mean = (g * normal).sum(1) / columns.cast::<f32>();
         dx.tile(shape).block((row, 0)).store(((g - normal * mean) * inverse).cast());
-        part = part + dy * normal;
+        part += dy * normal;
     }
     parts.tile(shape).block((first, 0)).store(part);
 }
@@ -266,8 +266,8 @@ pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
         let along = (g * normal).sum(1) / columns.cast::<f32>();
         let level = g.sum(1) / columns.cast::<f32>();
         dx.tile(shape).block((row, 0)).store(((g - level - normal * along) * inverse).cast());
-        of_weights = of_weights + dy * normal;
-        of_biases = of_biases + dy;
+        of_weights += dy * normal;
+        of_biases += dy;
     }
     weights.tile(shape).block((first, 0)).store(of_weights);
     biases.tile(shape).block((first, 0)).store(of_biases);
@@ -278,7 +278,7 @@ pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
 pub fn sum_columns(x: View<f32, 2>, sums: View<f32, 2>, shape: [u32; 2]) {
     let mut sum = Tile::<f32>::zeros(shape);
     for step in 0..x.extent(0).div_ceil(shape[0]) {
-        sum = sum + x.tile(shape).block((step, program_id(0))).load();
+        sum += x.tile(shape).block((step, program_id(0))).load();
     }
     sums.tile([1, shape[1]]).block((0, program_id(0))).store(sum.sum(0));
 }

@@ -89,7 +89,7 @@ impl<'a, T, const R: usize> BufferView<'a, T, R> {
     }
 
     /// The same, so many elements further on in the buffer.
-    pub(crate) fn from_element(self, elements: usize) -> Self {
+    pub(crate) fn beginning_at(self, elements: usize) -> Self {
         BufferView { first: self.first.saturating_add(elements as u64), ..self }
     }
 

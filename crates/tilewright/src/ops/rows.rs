@@ -175,13 +175,13 @@ impl<'a, T: Item> Rows<'a, T> {
     /// What kernels take.
     pub(super) fn tensor(&self) -> BufferView<'a, T, 2> {
         let extents = [self.rows, self.columns];
-        self.buffer.strided(extents, [self.row_stride, self.column_stride]).from_element(self.offset)
+        self.buffer.strided(extents, [self.row_stride, self.column_stride]).beginning_at(self.offset)
     }
 
     /// The same with rows of so many parts of this many columns each.
     pub(super) fn parts(&self, parts: usize, columns: usize) -> BufferView<'a, T, 3> {
         let strides = [self.row_stride, columns.saturating_mul(self.column_stride), self.column_stride];
-        self.buffer.strided([self.rows, parts, columns], strides).from_element(self.offset)
+        self.buffer.strided([self.rows, parts, columns], strides).beginning_at(self.offset)
     }
 
     fn place(&self, name: &'static str) -> Option<Place> {
