@@ -1,7 +1,7 @@
 //! Kernels of this folder in configurations that compile, so that tests can find them.
 
 use tilewright_hardware::Arch;
-use tilewright_lang::{E4m3, Error, Kernel, bf16};
+use tilewright_lang::{Error, Kernel, bf16};
 
 use super::{
     Activation, Form, Kind, Pairs, arg_rows, convert, cross_entropy, cross_entropy_backward, cumulative_sum,
@@ -97,9 +97,9 @@ pub static OPERATORS: &[Entry] = &[
     }),
     entry("embedding", "rows of a table of bf16 by index", || embedding::stage::<bf16, i32>(4096)),
     entry("convert", "bf16 from f32", || convert::stage::<f32, bf16>([1, 4096])),
-    entry("quantise_rows", "E4m3 from rows of 4096 bf16", || quantise_rows::stage::<bf16, E4m3>([1, 4096])),
+    entry("quantise_rows", "i8 from rows of 4096 bf16", || quantise_rows::stage::<bf16, i8>([1, 4096])),
     entry("quantise_by", "i8 from bf16", || quantise_by::stage::<bf16, i8>(true, [1, 4096])),
     entry("scale_of", "the scale of a tensor", || scale_of::stage()),
-    entry("dequantise", "bf16 from E4m3", || dequantise::stage::<E4m3, bf16>([1, 4096])),
+    entry("dequantise", "bf16 from i8", || dequantise::stage::<i8, bf16>([1, 4096])),
     entry("dropout", "dropout of bf16", || dropout::stage::<bf16, bf16>([1, 1024])),
 ];
