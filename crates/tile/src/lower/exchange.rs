@@ -50,13 +50,28 @@ pub(super) struct Touched {
     pub(super) writes: bool,
     /// Pointer, starts, extents and strides of a box, its layout and the bytes of an element; none for anything else.
     pub(super) place: Option<(Vec<Value>, Rc<Layout>, u32)>,
+    /// Whether it comes before in the text, and not only in an earlier round of a loop.
+    pub(super) in_text: bool,
 }
 
 impl Touched {
-    fn meets(&self, other: &Touched) -> bool {
-        let same_memory = self.root.is_none() || other.root.is_none() || self.root == other.root;
-        let own_elements = self.place.is_some() && self.place == other.place;
-        same_memory && (self.writes || other.writes) && !own_elements
+    /// Whether threads must meet between this access and a later one.
+    fn meets(&self, later: &Touched) -> bool {
+        match (self.root, later.root) {
+            (Some(own), Some(other)) if own != other => self.in_text && self.meets_in_place(later),
+            _ => {
+                let own_elements = self.place.is_some() && self.place == later.place;
+                (self.writes || later.writes) && !own_elements
+            }
+        }
+    }
+
+    /// Two parameters may be one tensor, read and then written in place: then threads that write what only they have read need not wait.
+    fn meets_in_place(&self, later: &Touched) -> bool {
+        let held =
+            |touched: &Touched| touched.place.as_ref().map(|(_, layout, bytes)| (layout.clone(), *bytes));
+        let own_elements = held(self).is_some() && held(self) == held(later);
+        !self.writes && later.writes && !own_elements
     }
 }
 

@@ -105,12 +105,12 @@ impl Lowering<'_> {
             (place, layout.clone(), super::assign::bytes(element))
         });
         let root = self.root(data.operands[0]);
-        self.touch_global(Touched { root, writes, place: own });
+        self.touch_global(Touched { root, writes, place: own, in_text: true });
     }
 
     fn touch_points(&mut self, data: &OpData, writes: bool) {
         let root = self.root(data.operands[0]);
-        self.touch_global(Touched { root, writes, place: None });
+        self.touch_global(Touched { root, writes, place: None, in_text: true });
     }
 
     fn checked_element(&self, data: &OpData, tile: Value) -> Result<Element, LowerError> {

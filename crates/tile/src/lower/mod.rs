@@ -294,7 +294,7 @@ impl Lowering<'_> {
     fn copy(&mut self, data: &OpData) {
         if matches!(data.code, Opcode::Load | Opcode::LoadIf) && !self.loads {
             let root = self.root(data.operands[0]);
-            self.touch_global(Touched { root, writes: false, place: None });
+            self.touch_global(Touched { root, writes: false, place: None, in_text: true });
         }
         let mut attrs = data.attrs.to_vec();
         if self.team().blocks > 1
@@ -632,7 +632,7 @@ impl Lowering<'_> {
             let data = self.source.op(op);
             let access = data.info().effects.accesses.first()?;
             let root = self.root(data.operands[0]);
-            Some(Touched { root, writes: access.kind != AccessKind::Read, place: None })
+            Some(Touched { root, writes: access.kind != AccessKind::Read, place: None, in_text: false })
         });
         let touched = touched.collect();
         self.scratch.enter_loop(touched);
