@@ -9,7 +9,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use snippets::Snippet;
 use tilewright_codegen::{Compiled, Options, compile};
 use tilewright_hardware::Arch;
-use tilewright_ir::{Opcode, parse, table::TABLE, verify};
+use tilewright_ir::{Group, Opcode, parse, table::TABLE, verify};
 use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE};
 
 fn main() {
@@ -104,8 +104,9 @@ fn no_op_is_missing() -> Result<(), Failed> {
     }
     // Calls are inlined before; that they are refused is tested with the errors.
     seen.insert(Opcode::Call);
-    let missing: Vec<&str> =
-        TABLE.iter().filter(|row| !seen.contains(&row.code)).map(|row| row.mnemonic).collect();
+    // Tiles become threads before, too.
+    let ours = TABLE.iter().filter(|row| row.group != Group::Program);
+    let missing: Vec<&str> = ours.filter(|row| !seen.contains(&row.code)).map(|row| row.mnemonic).collect();
     if missing.is_empty() { Ok(()) } else { Err(format!("no snippet has {}", missing.join(", ")).into()) }
 }
 

@@ -379,21 +379,11 @@ fn on_a_gpu_speeds_are_held_against_a_copy() {
     let json = folder.path().join("r.json");
     let python =
         peer(folder.path(), "*hello*'\"device\":null'*) echo '{\"missing\": \"no number of a GPU\"}' ;;");
-    for (op, subject) in [("copy", "runtime".into()), ("softmax", serde_json::Value::Null)] {
+    // That driver executes no kernels: only of a copy the result is right.
+    for (op, subject, check) in [("copy", "runtime", true), ("softmax", "library", false)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
-        command.args([
-            "bench",
-            op,
-            "--rows",
-            "8",
-            "--columns",
-            "64",
-            "--dtype",
-            "f32",
-            "--check",
-            "--copies",
-            "2",
-        ]);
+        command.args(["bench", op, "--rows", "8", "--columns", "64", "--dtype", "f32", "--copies", "2"]);
+        command.args(check.then_some("--check"));
         command.args(["--rounds", "2", "--sample", "0", "--yardstick", "1"]).arg("--json").arg(&json);
         command.env("TILEWRIGHT_CACHE", "off").env("TILEWRIGHT_PYTHON", &python).stdin(Stdio::null());
         let _driver = Fake::new().prepare(&mut command).unwrap();
@@ -403,9 +393,7 @@ fn on_a_gpu_speeds_are_held_against_a_copy() {
         assert!(results["copy_gbps"].as_f64().unwrap() > 0.0, "{results}");
         let row = &results["entries"][0];
         assert_eq!(row["subject"], subject, "{row}");
-        assert_eq!(row["of_copy"].is_null(), subject.is_null(), "{row}");
-        assert_eq!(row["torch"]["ratio"].is_null(), subject.is_null(), "{row}");
-        // The peer is measured, whether or not ours is there.
+        assert!(row["of_copy"].is_number() && row["torch"]["ratio"].is_number(), "{row}");
         assert_eq!(row["torch"]["us"], 1000.0, "{row}");
     }
 }

@@ -48,6 +48,15 @@ impl Plan {
         self.layouts.get(self.classes.find(value)).cloned().flatten()
     }
 
+    /// Blocks that shall share a multiprocessor: as many as leave each thread 64 registers, or 128 where its tiles are large, so that some
+    /// load while others compute.
+    pub(crate) fn blocks(&self, func: &Func) -> u32 {
+        let held = |(value, _): (Value, Shape)| self.layout(value).map_or(0, |layout| layout.count());
+        let most = tiles(func).map(held).max().unwrap_or(0);
+        let registers = if most <= 32 { 64 } else { 128 };
+        (65536 / (registers * 32 * self.team.warps)).clamp(1, 16)
+    }
+
     /// Decides for all tiles of a function.
     pub(crate) fn of(func: &Func, arch: Arch, align: &Alignment, pipeline: Option<&Pipeline>) -> Plan {
         let classes = Classes::of(func);

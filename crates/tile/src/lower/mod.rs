@@ -107,7 +107,8 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
     target.launch = func.launch;
     let loaders = u32::from(pipeline.is_some());
     target.launch.threads = Some([(plan.team.warps + loaders) * 32, 1, 1]);
-    target.launch.min_blocks = func.launch.min_blocks.or(pipeline.as_ref().map(Pipeline::blocks));
+    let blocks = pipeline.as_ref().map_or_else(|| plan.blocks(func), Pipeline::blocks);
+    target.launch.min_blocks = func.launch.min_blocks.or(Some(blocks));
     target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
     target.locations = func.locations.clone();
     let mut lowering = Lowering {
