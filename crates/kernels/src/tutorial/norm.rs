@@ -29,7 +29,7 @@ pub fn layer_norm(
 }
 
 /// The gradients: `dx` of `rows` rows a program, and of these rows' parts of the gradients of weight and bias the sums, a row of `dweight` and
-/// `dbias` a program. [`column_sums`] adds the rows up.
+/// `dbias` a program. `column_sums` adds the rows up.
 #[kernel]
 pub fn layer_norm_backward(
     dout: View<f32, 2>,
