@@ -728,7 +728,7 @@ ops! {
     /// values from outside, and holds nothing but ops of one thread without effects on memory.
     Map "map" (Rest Tile) -> (GivenRest) [] {"do"} Program, pure;
     /// Combines the elements along an axis, whose extent becomes 1. The region takes one element of each tile twice, yields one of each,
-    /// and is associative; in which order it is applied is open.
+    /// and is associative; elements keep their order, and how they are grouped is open.
     TileReduce "tile_reduce" (Rest Tile) -> (GivenRest) [+Axis] {"do"} Program, pure;
     /// Combines each element with all before it along an axis (with `reverse` all after it). The region is that of `tile_reduce`; its first
     /// arguments are those that come first.

@@ -113,7 +113,7 @@ pub trait Tiles: Copy {
         E::Tiles::of_ids(&results)
     }
 
-    /// Combines the elements along an axis, which stays with extent 1. `f` must be associative; in which order it is applied is open.
+    /// Combines the elements along an axis, which stays with extent 1. `f` must be associative; elements keep their order, and how they are grouped is open.
     #[must_use]
     #[track_caller]
     fn reduce(self, axis: i32, f: impl FnOnce(Self::Elements, Self::Elements) -> Self::Elements) -> Self {

@@ -239,7 +239,7 @@ impl Lowering<'_> {
                 }
             }
         }
-        self.advance_ring();
+        self.next_slot();
     }
 
     fn dot_of_warps(&mut self, data: &OpData, atom: &'static Atom) {

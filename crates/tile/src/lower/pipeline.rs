@@ -377,8 +377,8 @@ impl Lowering<'_> {
         self.further(start, offset)
     }
 
-    /// The position after this one.
-    fn next_slot(&mut self) {
+    /// Moves on to the position after this one.
+    pub(super) fn next_slot(&mut self) {
         let Some(ring) = self.ring else { return };
         let (one, end, zero) = (self.u32(1), self.u32(ring.stages), self.u32(0));
         let next = self.binary(Opcode::Add, ring.slot, one);
@@ -530,11 +530,6 @@ impl Lowering<'_> {
 
     pub(super) fn set_ring(&mut self, [slot, phase]: [Value; 2]) {
         self.ring = self.ring.map(|ring| Ring { slot, phase, ..ring });
-    }
-
-    /// Math: moves on to the next slot.
-    pub(super) fn advance_ring(&mut self) {
-        self.next_slot();
     }
 
     /// Products of a loop body whose sums stay in the accumulator from one iteration to the next: position among what the loop carries, by op.
