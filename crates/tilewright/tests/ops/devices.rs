@@ -207,12 +207,11 @@ fn more_operators<T: Sample>() {
                 let pairs = cos.len() / tokens;
                 let (cos, sin) = (d.upload(&cos)?, d.upload(&sin)?);
                 let (cos, sin) = (Rows::new(&cos, tokens, pairs), Rows::new(&sin, tokens, pairs));
-                let (x, between) = (Rows::new(&x, tokens, 40), d.alloc::<T>(tokens * 40)?);
-                let between = Rows::new(&between, tokens, 40);
-                rope.run(d, x, cos, sin, between)?;
+                rope.run(d, Rows::new(&x, tokens, 40), cos, sin, y)?;
                 let positions: Vec<i32> = (0..tokens).map(|i| 2 - i as i32).collect();
                 let positions = d.upload(&positions)?;
-                rope.positions(&positions).run(d, between, cos, sin, y)
+                // In place: small tiles, of which several threads hold copies.
+                rope.positions(&positions).run(d, y, cos, sin, y)
             },
         );
     }
