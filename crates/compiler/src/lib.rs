@@ -46,6 +46,8 @@ pub struct Build {
     pub func: Func,
     /// Tensor maps that a launch must make and pass after the author's parameters: kernels on tiles can have some.
     pub maps: Vec<MapParameter>,
+    /// If programs take turns: of how many blocks on each multiprocessor. A launch passes their number along x after the maps.
+    pub resident: Option<u32>,
     /// What the passes did.
     pub report: Report,
 }
@@ -96,10 +98,10 @@ impl Compiler {
     /// # Errors
     /// What the code generator cannot express on this chip, with its place in the source.
     pub fn compile(&self, func: &Func) -> Result<Build, CompileError> {
-        let (mut remarks, mut maps) = (Vec::new(), Vec::new());
+        let (mut remarks, mut maps, mut resident) = (Vec::new(), Vec::new(), None);
         let mut module = Module::from(if func.is_tile_level() {
             let lowered = tilewright_tile::lower(func, self.options.arch)?;
-            (remarks, maps) = (lowered.remarks, lowered.maps);
+            (remarks, maps, resident) = (lowered.remarks, lowered.maps, lowered.resident);
             lowered.func
         } else {
             func.clone()
@@ -110,7 +112,7 @@ impl Compiler {
         report.remarks.splice(0..0, remarks);
         let func = module.funcs.swap_remove(0);
         let code = tilewright_codegen::compile(&func, &self.options)?;
-        Ok(Build { code, func, maps, report })
+        Ok(Build { code, func, maps, resident, report })
     }
 }
 

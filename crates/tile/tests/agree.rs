@@ -55,7 +55,7 @@ fn simulate(case: &Case, lowered: &Lowered, arch: Arch, pipeline: &Pipeline) -> 
     let launch = module.funcs[0].launch;
     let [x, y, z] = case.grid;
     let [width, height, depth] = launch.cluster.unwrap_or([1; 3]);
-    let shape = Launch {
+    let mut shape = Launch {
         grid: [x * width, y * height, z * depth],
         block: launch.threads.ok_or_else(|| wrong("the number of threads is open"))?,
         cluster: None,
@@ -78,6 +78,11 @@ fn simulate(case: &Case, lowered: &Lowered, arch: Arch, pipeline: &Pipeline) -> 
         .collect();
     for map in &lowered.maps {
         arguments.push(Arg::TensorMap(tensor_map(case, map, &buffers)?));
+    }
+    if lowered.resident.is_some() {
+        // Few blocks, so that programs do take turns.
+        arguments.push(Arg::U32(x));
+        shape.grid[0] = x.div_ceil(2);
     }
     let report = sim.launch(&ptx, &code.entry, &shape, &arguments).map_err(wrong)?;
     if let Some(finding) = report.findings.first() {

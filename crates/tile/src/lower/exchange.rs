@@ -88,6 +88,11 @@ impl Scratch {
         (self.pending, self.remote, self.global) = (pending, remote, global);
     }
 
+    /// Bytes that exchanges take.
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
     /// What may have happened where several ways meet.
     pub(super) fn join(&mut self, states: Vec<State>) {
         (self.pending, self.remote, self.global) = (Vec::new(), Vec::new(), Vec::new());

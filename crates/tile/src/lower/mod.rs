@@ -3,7 +3,7 @@
 //! [`lower`] decides how many threads a program has and which of them holds which element of which tile ([`assign`]), and then goes through
 //! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
 //! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
-//! shapes, [`dot`] for matrix products, whose factors a [`pipeline`] loads ahead; [`exchange`] moves elements between threads through shared memory and knows where barriers must be.
+//! shapes, [`dot`] for matrix products, whose factors a [`pipeline`] loads ahead and whose sums may be [`outgoing`] by themselves; [`exchange`] moves elements between threads through shared memory and knows where barriers must be.
 //!
 //! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
 //! `tile_reduce` and `dot` combine. A program is one block, or with `cluster` a cluster of them along x: the grid is then that many times as
@@ -18,6 +18,7 @@ mod exchange;
 mod layout;
 mod map;
 mod memory;
+mod outgoing;
 mod pipeline;
 mod positions;
 mod rearrange;
@@ -48,6 +49,9 @@ pub struct Lowered {
     pub func: Func,
     /// Tensor maps that a launch must make and pass after the author's parameters, in this order.
     pub maps: Vec<MapParameter>,
+    /// If programs take turns: of how many blocks on each multiprocessor. The launch needs no more blocks along x than that, and passes the
+    /// number of programs along x, a `u32`, after the maps.
+    pub resident: Option<u32>,
     /// What was done, and what could not be, with the author's line.
     pub remarks: Vec<Remark>,
 }
@@ -100,8 +104,18 @@ pub enum LowerError {
 /// # Errors
 /// What has no code, with its place in the source.
 pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
+    let (mut lowered, scratch) = lower_with(func, arch, 0)?;
+    // What exchanges need is known afterwards; what runs ahead gets the rest.
+    if scratch > 0 && !lowered.maps.is_empty() {
+        (lowered, _) = lower_with(func, arch, scratch)?;
+    }
+    Ok(lowered)
+}
+
+/// With so much shared memory for exchanges beside loads that run ahead; and how much they took.
+fn lower_with(func: &Func, arch: Arch, scratch: u32) -> Result<(Lowered, u32), LowerError> {
     let align = Alignment::of(func);
-    let pipeline = Pipeline::of(func, arch, &align);
+    let pipeline = Pipeline::of(func, arch, &align, scratch);
     let plan = Plan::of(func, arch, &align, pipeline.as_ref());
     let mut target = Func::new(func.name.clone());
     target.launch = func.launch;
@@ -111,6 +125,7 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
     target.launch.min_blocks = func.launch.min_blocks.or(Some(blocks));
     target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
     target.locations = func.locations.clone();
+    let resident = pipeline.as_ref().filter(|pipeline| pipeline.takes_turns(func)).map(|_| blocks);
     let mut lowering = Lowering {
         source: func,
         arch,
@@ -125,6 +140,9 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
         specialises: pipeline.is_some(),
         pipeline: pipeline.unwrap_or_default(),
         map_values: Vec::new(),
+        panels: None,
+        programs: None,
+        program: None,
         ring: None,
         loads: false,
         turn: None,
@@ -140,13 +158,18 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
         let value = lowering.builder.func.add_param(map.name, Type::TensorMap, 0);
         lowering.map_values.push(value);
     }
+    lowering.programs = resident.map(|_| lowering.builder.func.add_param(PROGRAMS, Type::U32, 0));
     if lowering.specialises {
         lowering.specialised()?;
     } else {
         lowering.region(func.body())?;
     }
-    Ok(lowering.finish())
+    let scratch = lowering.scratch.size();
+    Ok((Lowered { resident, ..lowering.finish() }, scratch))
 }
+
+/// The name of the parameter that says how many programs there are.
+const PROGRAMS: &str = "programs_x";
 
 /// What stands for a value of the tile level.
 #[derive(Debug, Clone)]
@@ -188,6 +211,11 @@ struct Lowering<'a> {
     specialises: bool,
     pipeline: Pipeline,
     map_values: Vec<Value>,
+    /// Shared memory for tiles on their way out.
+    panels: Option<Value>,
+    /// If programs take turns: how many there are, and whose turn it is.
+    programs: Option<Value>,
+    program: Option<Value>,
     ring: Option<Ring>,
     /// Whether this is the code of that warp.
     loads: bool,
@@ -217,7 +245,12 @@ impl Lowering<'_> {
         let body = self.builder.func.body();
         let ops = &mut self.builder.func.region_mut(body).ops;
         ops.splice(0..0, self.prologue);
-        Lowered { func: self.builder.finish(), maps: self.pipeline.maps, remarks: self.context.remarks }
+        Lowered {
+            func: self.builder.finish(),
+            maps: self.pipeline.maps,
+            resident: None,
+            remarks: self.context.remarks,
+        }
     }
 
     fn team(&self) -> Team {
@@ -279,6 +312,7 @@ impl Lowering<'_> {
             Opcode::TileScan => self.scan(data),
             Opcode::Dot => self.dot(op, data),
             Opcode::TileLoad => self.load(data)?,
+            Opcode::TileStore if self.copy_out(op, data) => {}
             Opcode::TileStore => self.store(data)?,
             Opcode::Gather => self.gather(data),
             Opcode::Scatter => self.scatter(data),
@@ -296,6 +330,15 @@ impl Lowering<'_> {
         if matches!(data.code, Opcode::Load | Opcode::LoadIf) && !self.loads {
             let root = self.root(data.operands[0]);
             self.touch_global(Touched { root, writes: false, place: None, in_text: true });
+        }
+        let turns = match data.get::<Special>() {
+            Some(Special::CtaidX) => self.program,
+            Some(Special::NctaidX) => self.programs,
+            _ => None,
+        };
+        if let Some(own) = turns {
+            self.hold(data.results[0], Held::Scalar(own));
+            return;
         }
         let mut attrs = data.attrs.to_vec();
         if self.team().blocks > 1
@@ -626,9 +669,13 @@ impl Lowering<'_> {
 
     /// What was under way before a loop; a round of it may follow another.
     fn enter_loop(&mut self, data: &OpData) -> State {
+        self.enter_loop_of(&data.regions)
+    }
+
+    fn enter_loop_of(&mut self, regions: &[Region]) -> State {
         let before = self.scratch.state();
         let mut ops = Vec::new();
-        data.regions.iter().for_each(|&region| self.source.walk_region(region, &mut ops));
+        regions.iter().for_each(|&region| self.source.walk_region(region, &mut ops));
         let touched = ops.into_iter().filter_map(|op| {
             let data = self.source.op(op);
             let access = data.info().effects.accesses.first()?;

@@ -17,13 +17,14 @@ use tilewright_hardware::{
     Arch, Group, Major, MatrixDescriptor, SwizzleMode, TensorMapSpec, TileBoxes, mma, smem_tile,
 };
 use tilewright_ir::{
-    AccessKind, Align, Axes, Bytes, Cmp, Element, Flags, Func, Op, OpData, Opcode, Rank, Region, Space, Type,
-    Uses, Value, Warps,
+    AccessKind, Align, Axes, Bytes, Cmp, Def, Element, Flags, Func, Op, OpData, Opcode, Rank, Region, Shape,
+    Space, Special, Type, Uses, Value, Warps,
 };
 use tilewright_layout::Composed;
 use tilewright_passes::Alignment;
 
 use super::assign::{Box3, constant};
+use super::outgoing::Outgoing;
 use super::{Lowering, Result};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
@@ -95,11 +96,15 @@ pub(super) struct Pipeline {
     /// Warpgroups that multiply.
     pub(super) groups_of_math: u32,
     largest: u32,
+    /// Shared memory that exchanges need beside the ring.
+    scratch: u32,
+    /// The store that goes through shared memory.
+    pub(super) outgoing: Option<Outgoing>,
 }
 
 impl Pipeline {
-    /// What can run ahead in a function on a chip; none if nothing can.
-    pub(super) fn of(func: &Func, arch: Arch, align: &Alignment) -> Option<Pipeline> {
+    /// What can run ahead in a function on a chip, with so much shared memory for exchanges; none if nothing can.
+    pub(super) fn of(func: &Func, arch: Arch, align: &Alignment, scratch: u32) -> Option<Pipeline> {
         let all = func.walk();
         let alone = |code: Opcode| !matches!(code, Opcode::Item | Opcode::GridWait | Opcode::GridLaunch);
         if !arch.supports(Arch::SM_90A)
@@ -109,7 +114,7 @@ impl Pipeline {
             return None;
         }
         let uses = Uses::of(func);
-        let mut found = Pipeline::default();
+        let mut found = Pipeline { scratch, ..Pipeline::default() };
         for body in loop_bodies(func, func.body()) {
             found.body(func, arch, align, &uses, body);
         }
@@ -122,7 +127,40 @@ impl Pipeline {
             found.products.keys().map(sums).max().unwrap_or(0) / (WARPGROUP * found.groups_of_math);
         let asked = func.launch.total_threads();
         let fits = asked.is_none_or(|threads| threads == WARPGROUP * found.groups_of_math);
+        let shapes: Vec<Shape> =
+            found.products.keys().filter_map(|op| func.ty(func.op(*op).results[0]).shape()).collect();
+        let outgoing = Outgoing::of(func, align, |extents| shapes.iter().any(|s| s.extents() == extents));
+        found.outgoing = outgoing.and_then(|outgoing| found.make_room(outgoing));
+        if let Some(mut outgoing) = found.outgoing.take() {
+            outgoing.map = found.map(func, outgoing.op, 1, &outgoing.boxes.spec);
+            found.outgoing = Some(outgoing);
+        }
         (fits && found.largest <= 256 && found.stages() >= 2).then_some(found)
+    }
+
+    /// Gives a store as many panels as leave the ring what it needs: four slots, or three if there is no other way.
+    fn make_room(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+        let most = self.stages();
+        let wanted = [most.min(4), most.min(3)];
+        let enough = outgoing.panels.min(2);
+        let ways = wanted.into_iter().flat_map(|stages| outgoing.rings().map(move |slots| (stages, slots)));
+        let found = ways.filter(|(_, slots)| *slots >= enough).find_map(|(stages, slots)| {
+            self.outgoing = Some(Outgoing { slots, ..outgoing.clone() });
+            (self.stages() >= stages).then(|| self.outgoing.clone()).flatten()
+        });
+        self.outgoing = None;
+        found
+    }
+
+    /// Whether programs may take turns in a block: each has as many products as the others, so that nobody waits for a long one.
+    pub(super) fn takes_turns(&self, func: &Func) -> bool {
+        let ahead = |op: Op| {
+            let mut inside = Vec::new();
+            func.op(op).regions.iter().for_each(|&region| func.walk_region(region, &mut inside));
+            inside.iter().any(|op| self.loads.contains_key(op))
+        };
+        let loops = func.walk().into_iter().filter(|&op| func.op(op).code == Opcode::For && ahead(op));
+        loops.into_iter().all(|op| func.op(op).operands[..3].iter().all(|&bound| is_common(func, bound)))
     }
 
     fn body(&mut self, func: &Func, arch: Arch, align: &Alignment, uses: &Uses, body: Region) {
@@ -149,7 +187,7 @@ impl Pipeline {
                     staged.offset = used;
                     group.push(load);
                     self.slot_bytes = self.slot_bytes.max(used + staged.bytes());
-                    staged.map = self.map(func, load, &staged);
+                    staged.map = self.map(func, load, staged.fast, &staged.boxes.spec);
                     self.loads.insert(load, staged);
                 }
                 self.products.insert(op, product);
@@ -176,18 +214,14 @@ impl Pipeline {
             && (align.at(parts.strides[slow], 0) * u64::from(bytes)).is_multiple_of(16);
         let body = &func.region(func.body()).args;
         let is_parameter = |value: &Value| body.contains(value);
-        let known = |value: &Value| is_parameter(value) || constant(func, *value).is_some();
         // What the program itself writes may be there only later.
         let written = func.walk().into_iter().any(|op| {
             let other = func.op(op);
             let writes = other.info().effects.accesses.iter().any(|access| access.kind != AccessKind::Read);
             writes && other.operands.first().is_some_and(|p| *p == data.operands[0] || !is_parameter(p))
         });
-        let from_host = is_parameter(&data.operands[0])
-            && !written
-            && parts.extents.iter().chain(parts.strides).all(known)
-            && constant(func, *pad).is_some_and(|bits| bits == 0);
-        if shape.rank() != 2 || !aligned || !from_host {
+        let padded = constant(func, *pad).is_some_and(|bits| bits == 0);
+        if shape.rank() != 2 || !aligned || written || !padded || !from_host(func, data) {
             return None;
         }
         let major = if fast == k_axis { Major::K } else { Major::Mn };
@@ -202,9 +236,9 @@ impl Pipeline {
         })
     }
 
-    /// The map for a load: one for all loads that need the same.
-    fn map(&mut self, func: &Func, load: Op, staged: &Staged) -> usize {
-        let data = func.op(load);
+    /// The map for a load or store: one for all that need the same.
+    fn map(&mut self, func: &Func, op: Op, fast: usize, spec: &TensorMapSpec) -> usize {
+        let data = func.op(op);
         let parts = Box3::of(data, 2);
         let args = &func.region(func.body()).args;
         let name = |value: Value| {
@@ -215,12 +249,12 @@ impl Pipeline {
             Some(name) => Number::Parameter(name),
             None => Number::Constant(constant(func, value).unwrap_or(0).cast_signed()),
         };
-        let inner_first = [staged.fast, 1 - staged.fast];
+        let inner_first = [fast, 1 - fast];
         let pointer = name(data.operands[0]).unwrap_or_default();
         let wanted = MapParameter {
             name: format!("{pointer}_map{}", self.maps.len()),
             pointer,
-            spec: staged.boxes.spec.clone(),
+            spec: spec.clone(),
             extents: inner_first.iter().map(|&axis| number(parts.extents[axis])).collect(),
             strides: inner_first.iter().map(|&axis| number(parts.strides[axis])).collect(),
         };
@@ -233,21 +267,43 @@ impl Pipeline {
 
     /// Blocks that share a multiprocessor: two, if sums and tiles leave room, so that one multiplies while the other stores.
     pub(super) fn blocks(&self) -> u32 {
-        if self.largest <= 64 && ROOM / 2 >= 3 * self.slot_bytes + SCRATCH { 2 } else { 1 }
+        if self.largest <= 64 && ROOM / 2 >= 3 * self.slot_bytes + self.beside() { 2 } else { 1 }
     }
 
     fn stages(&self) -> u32 {
-        ((ROOM / self.blocks()).saturating_sub(SCRATCH) / self.slot_bytes.max(1)).min(MOST_STAGES)
+        ((ROOM / self.blocks()).saturating_sub(self.beside()) / self.slot_bytes.max(1)).min(MOST_STAGES)
+    }
+
+    /// Shared memory that is not for the ring.
+    fn beside(&self) -> u32 {
+        self.scratch + self.outgoing.as_ref().map_or(0, Outgoing::bytes)
     }
 }
-
-/// What exchanges may need beside the ring.
-const SCRATCH: u32 = 8 * 1024;
 
 impl Staged {
     fn bytes(&self) -> u32 {
         u32::try_from(self.boxes.spec.bytes()).unwrap_or(u32::MAX)
             * u32::try_from(self.boxes.boxes.len()).unwrap_or(1)
+    }
+}
+
+/// Whether the host can make a tensor map for a box: it knows the pointer, all extents and all strides.
+pub(super) fn from_host(func: &Func, data: &OpData) -> bool {
+    let parameters = &func.region(func.body()).args;
+    let known = |value: &Value| parameters.contains(value) || constant(func, *value).is_some();
+    let parts = Box3::of(data, 2);
+    parameters.contains(&data.operands[0]) && parts.extents.iter().chain(parts.strides).all(known)
+}
+
+/// Whether a number is the same for all programs, as far as one can tell from the ops that make it.
+fn is_common(func: &Func, value: Value) -> bool {
+    match func.value(value).def {
+        Def::Arg(region, _) => region == func.body(),
+        Def::Result(op, _) => {
+            let data = func.op(op);
+            let plain = data.info().effects.accesses.is_empty() && data.regions.is_empty();
+            plain && data.code != Opcode::Special && data.operands.iter().all(|&v| is_common(func, v))
+        }
     }
 }
 
@@ -313,10 +369,10 @@ impl Lowering<'_> {
         };
         let tiles = shared(self, stages * self.pipeline.slot_bytes, 1024);
         let (full, empty) = (shared(self, 8 * stages, 8), shared(self, 8 * stages, 8));
+        self.panels = self.panels();
         self.barriers(full, empty, stages);
         let (zero, one) = (self.u32(0), self.u32(1));
         let ring = Ring { tiles, full, empty, stages, slot: zero, phase: zero };
-        let body = self.source.body();
         let role = |first: u32, end: u32| Warps {
             start: u16::try_from(first).unwrap_or(0),
             end: u16::try_from(end).unwrap_or(0),
@@ -331,17 +387,42 @@ impl Lowering<'_> {
             let op = self.push(Opcode::Role, [], [tilewright_ir::Attr::text(name), warps.into()], []);
             self.fill(op, |this, _| {
                 if !loads {
-                    this.region(body)?;
+                    this.all_programs()?;
+                    this.end_copies();
                     return Ok(Vec::new());
                 }
                 let all = this.u32(u32::MAX);
                 let elected = this.value(Opcode::Elect, [all], [], Type::BOOL);
                 let only = this.push(Opcode::If, [elected], [], []);
-                this.fill(only, |this, _| this.region(body).map(|()| Vec::new()))?;
+                this.fill(only, |this, _| this.all_programs().map(|()| Vec::new()))?;
                 this.fill(only, |_, _| Ok(Vec::new()))?;
                 Ok(Vec::new())
             })?;
         }
+        Ok(())
+    }
+
+    /// The program of this block; or one after the other, with what the next one needs on its way while the one before stores.
+    fn all_programs(&mut self) -> Result<()> {
+        let body = self.source.body();
+        let (Some(programs), Some(ring)) = (self.programs, self.ring_values()) else {
+            return self.region(body);
+        };
+        let special =
+            |this: &mut Self, which: Special| this.value(Opcode::Special, [], [which.into()], Type::U32);
+        let (first, apart) = (special(self, Special::CtaidX), special(self, Special::NctaidX));
+        let [slot, phase] = ring;
+        let op = self.push(Opcode::For, [first, programs, apart, slot, phase], [], [Type::U32; 2]);
+        let before = self.enter_loop_of(&[body]);
+        self.fill(op, |this, region| {
+            let [program, slot, phase] = [Type::U32; 3].map(|ty| this.builder.func.add_arg(region, ty));
+            this.set_ring([slot, phase]);
+            this.program = Some(program);
+            this.region(body)?;
+            Ok(this.ring_values().into_iter().flatten().collect())
+        })?;
+        self.program = None;
+        self.leave_loop(before);
         Ok(())
     }
 

@@ -265,7 +265,7 @@ impl Body {
                 None => Some(kernel::Body::staged(device, &self.kernel, &build.code)?),
             };
             let names: Vec<&str> = self.kernel.parameters().map(|(name, ..)| name).collect();
-            Ok(Entry::new(*key, body, Variant::new(facts, build), &names))
+            Ok(Entry::new(device, *key, body, Variant::new(facts, build), &names))
         })
     }
 
@@ -471,6 +471,14 @@ impl Program {
                 let mut arguments = body.expand(passed);
                 let maps = body.maps(&self.device, &entry, &arguments)?;
                 arguments.extend(maps.iter().map(|map| Passed::Map(&map.spec, &map.map, &map.memory)));
+                let mut grid = grid;
+                if let Some(resident) = entry.resident {
+                    arguments.push(Passed::Number(Number::new(grid[0])));
+                    // With other axes there are blocks enough; along x they would not share the device evenly.
+                    if grid[1..] == [1, 1] {
+                        grid[0] = grid[0].min(resident);
+                    }
+                }
                 compiled.launch(grid, &arguments)
             }
             None => Ok(Report::done(body.name.clone())),

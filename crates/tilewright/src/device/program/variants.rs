@@ -9,8 +9,8 @@ use tilewright_hardware::TensorMapSpec;
 use tilewright_passes::Remark;
 use tilewright_tile::{Fact, MapParameter, Number};
 
-use super::super::DeviceError;
 use super::super::kernel::Body;
+use super::super::{Device, DeviceError};
 use super::facts::Key;
 
 /// Variants that are kept.
@@ -123,15 +123,24 @@ pub(super) struct Entry {
     pub(super) variant: Variant,
     /// The tensor maps that it takes after all other arguments.
     pub(super) maps: Vec<MapPlan>,
+    /// If programs take turns, the most blocks that the device runs at once.
+    pub(super) resident: Option<u32>,
     /// When it was last asked for.
     used: AtomicU64,
 }
 
 impl Entry {
     /// `names` are those of the kernel's parameters, in their order.
-    pub(super) fn new(key: Key, body: Option<Body>, variant: Variant, names: &[&str]) -> Entry {
+    pub(super) fn new(
+        device: &Device,
+        key: Key,
+        body: Option<Body>,
+        variant: Variant,
+        names: &[&str],
+    ) -> Entry {
         let maps = variant.build().maps.iter().filter_map(|map| MapPlan::new(map, names)).collect();
-        Entry { key, body, variant, maps, used: AtomicU64::new(0) }
+        let resident = variant.build().resident.map(|blocks| blocks * device.chip().multiprocessors);
+        Entry { key, body, variant, maps, resident, used: AtomicU64::new(0) }
     }
 }
 

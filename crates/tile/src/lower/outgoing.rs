@@ -1,0 +1,223 @@
+//! A store that the copy engine makes: on Hopper, sums of products leave registers for shared memory, and from there go their own way while
+//! the next program's products are under way.
+//!
+//! The tile is written panel by panel, 128 bytes of every row, in the swizzle that the tensor map names: neighbouring lanes of an accumulator
+//! hold different rows, and without it they would meet at the same banks. A ring of panels is enough, as each is free again when the engine
+//! has read it. What lies outside of the tensor the engine leaves out.
+//!
+//! Contract: the store stands in the body of the program, once, and nothing else touches its tensor: the copies are not ordered with other
+//! accesses of the program. One store of a function has this; others are made by threads.
+
+use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec, TileBoxes, smem_tile};
+use tilewright_ir::{
+    AccessKind, Bytes, Cmp, Count, FenceProxy, Flags, Func, Op, OpData, Opcode, Rank, Space, Type, Value,
+};
+use tilewright_passes::Alignment;
+
+use super::Lowering;
+use super::assign::{Box3, bytes, memory_order};
+use super::layout::{Holder, Layout};
+use super::pipeline::from_host;
+
+const SHARED: Type = Type::Pointer(Space::Shared);
+
+/// Bytes of a row in a panel: the span of the swizzle.
+const SPAN: u32 = 128;
+
+/// Rows after which the pattern of the swizzle repeats, and the bytes it moves.
+const PATTERN: u32 = 8;
+const CHUNK: u32 = 16;
+
+/// The store that leaves through shared memory.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing {
+    pub(super) op: Op,
+    pub(super) boxes: TileBoxes,
+    pub(super) panels: u32,
+    pub(super) panel_bytes: u32,
+    /// Panels that shared memory has room for.
+    pub(super) slots: u32,
+    /// Which of the tensor maps.
+    pub(super) map: usize,
+}
+
+impl Outgoing {
+    /// The store of a function's body that the engine can make: of a tile with the shape of a product, to rows without gaps.
+    pub(super) fn of(
+        func: &Func,
+        align: &Alignment,
+        is_product: impl Fn(&[u32]) -> bool,
+    ) -> Option<Outgoing> {
+        func.region(func.body()).ops.iter().find_map(|&op| {
+            let data = func.op(op);
+            if data.code != Opcode::TileStore {
+                return None;
+            }
+            let Type::Tile(element, shape) = func.ty(data.operands[1]) else { return None };
+            let [rows, columns] = *shape.extents() else { return None };
+            let parts = Box3::of(data, 2);
+            let aligned = align.at(data.operands[0], 0) >= 16
+                && (align.at(parts.strides[0], 0) * u64::from(bytes(element))).is_multiple_of(16);
+            let fits = is_product(shape.extents())
+                && memory_order(func, align, data)?.fast() == 1
+                && !element.is_bool()
+                && element.bits() % 8 == 0
+                && aligned
+                && from_host(func, data)
+                && is_alone(func, op);
+            let tile =
+                smem_tile(Major::K, rows, columns, element, SwizzleMode::B128).ok().filter(|_| fits)?;
+            let boxes = TensorMapSpec::for_tile(&tile, element).ok()?;
+            let (panels, panel_bytes) = (columns * bytes(element) / SPAN, rows * SPAN);
+            let whole = boxes.major == Major::K && boxes.spec.swizzle() == SwizzleMode::B128;
+            whole.then_some(Outgoing { op, boxes, panels, panel_bytes, slots: 0, map: 0 })
+        })
+    }
+
+    /// Numbers of panels that go around in a ring, most first.
+    pub(super) fn rings(&self) -> impl Iterator<Item = u32> + use<> {
+        let panels = self.panels;
+        (1..=panels).rev().filter(move |slots| panels.is_multiple_of(*slots))
+    }
+
+    /// Shared memory that it takes.
+    pub(super) fn bytes(&self) -> u32 {
+        self.slots * self.panel_bytes
+    }
+
+    /// Elements that a thread writes at once, if threads hold a tile so that the swizzle moves whole pieces of a thread: its registers lie
+    /// whole patterns of rows and whole pieces of all threads apart.
+    fn vector(layout: &Layout, size: u32) -> Option<u32> {
+        let own = layout.registers.first().filter(|digit| digit.axis == Some(1) && digit.stride == 1)?.extent;
+        let along = layout.thread_digits().filter(|(.., digit)| digit.axis == Some(1));
+        let reach = (own + along.map(|(.., d)| (d.extent - 1) * d.stride).sum::<u32>()).next_power_of_two();
+        let apart = |register: usize| {
+            let offset = layout.offset(register);
+            offset[0].is_multiple_of(PATTERN) && offset[1].is_multiple_of(reach)
+        };
+        let padded = (0..2).any(|axis| layout.is_padded(axis)) || layout.has_copies();
+        let fits = !padded && own * size <= CHUNK && reach * size <= SPAN;
+        (fits && (0..layout.count()).step_by(own as usize).all(apart)).then_some(own)
+    }
+}
+
+/// Whether no other access of the program may be to the same tensor.
+fn is_alone(func: &Func, store: Op) -> bool {
+    let pointer = func.op(store).operands[0];
+    let parameters = &func.region(func.body()).args;
+    func.walk().into_iter().filter(|&op| op != store).all(|op| {
+        let data = func.op(op);
+        let mut accesses = data.info().effects.accesses.iter();
+        let Some(access) = accesses.next() else { return true };
+        let Some(&other) = data.operands.first() else { return true };
+        // A tensor that is only read may be given twice; that it is written in between is up to the caller.
+        other != pointer && (access.kind == AccessKind::Read || parameters.contains(&other))
+    })
+}
+
+impl Lowering<'_> {
+    /// Shared memory for the panels.
+    pub(super) fn panels(&mut self) -> Option<Value> {
+        let bytes = self.pipeline.outgoing.as_ref()?.bytes();
+        Some(self.early(Opcode::Shared, [], [Bytes(bytes).into(), tilewright_ir::Align(1024).into()], SHARED))
+    }
+
+    /// Makes a store by the copy engine, if it is the one and its tile is held as it must be.
+    pub(super) fn copy_out(&mut self, op: Op, data: &OpData) -> bool {
+        let Some(out) = self.pipeline.outgoing.clone().filter(|out| out.op == op) else { return false };
+        let value = data.operands[1];
+        let (Some(layout), size) = (self.held_layout(value), bytes(self.element(value))) else {
+            return false;
+        };
+        let (Some(vector), Some(panels)) = (Outgoing::vector(&layout, size), self.panels) else {
+            return false;
+        };
+        let tile = self.tile_in(value, &layout);
+        let element = self.element(value);
+
+        // Where the thread's first element lies, and how the swizzle moves it.
+        let (row, column) = (self.base(&layout, 0), self.base(&layout, 1));
+        let [span, size_value, mask, shift] =
+            [SPAN, size, PATTERN - 1, CHUNK.trailing_zeros()].map(|number| self.u32(number));
+        let down = self.binary(Opcode::Mul, row, span);
+        let line = self.value(Opcode::PtrAdd, [panels, down], [], SHARED);
+        let across = self.binary(Opcode::Mul, column, size_value);
+        let pattern = self.binary(Opcode::And, row, mask);
+        let pattern = self.binary(Opcode::Shl, pattern, shift);
+        let moved = self.binary(Opcode::Xor, across, pattern);
+        let chunks: Vec<Value> = (0..SPAN / CHUNK)
+            .map(|chunk| {
+                let further = self.u32(chunk * CHUNK);
+                let place = self.binary(Opcode::Xor, moved, further);
+                self.value(Opcode::PtrAdd, [line, place], [], SHARED)
+            })
+            .collect();
+
+        let parts = Box3::of(data, 2);
+        let starts = [parts.starts[1], parts.starts[0]].map(|start| self.scalar(start));
+        let map = self.map_values[out.map];
+        for panel in 0..out.panels {
+            let slot = panel % out.slots * out.panel_bytes;
+            self.on_first(|this| {
+                this.push(Opcode::BulkWait, [], [Count(out.slots - 1).into(), Flags::READ.into()], []);
+            });
+            self.block_barrier();
+            for first in (0..layout.count()).step_by(vector as usize) {
+                let offset = layout.offset(first);
+                let across = offset[1] * size;
+                if across / SPAN != panel {
+                    continue;
+                }
+                let chunk = chunks[(across % SPAN / CHUNK) as usize];
+                let place = self.further(chunk, slot + offset[0] * SPAN + across % CHUNK);
+                let values = tile.registers[first..first + vector as usize].to_vec();
+                let whole = match values[..] {
+                    [one] => one,
+                    _ => {
+                        let count = u16::try_from(vector).unwrap_or(1);
+                        self.value(Opcode::Pack, values, [], Type::Vector(element, count))
+                    }
+                };
+                self.push(Opcode::Store, [place, whole], [], []);
+            }
+            self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
+            self.block_barrier();
+            self.on_first(|this| {
+                for part in out.boxes.boxes.iter().filter(|part| part.offset / out.panel_bytes == panel) {
+                    let from = this.further(panels, slot + part.offset % out.panel_bytes);
+                    let mut operands = vec![map, from];
+                    for (start, offset) in starts.into_iter().zip(part.coordinates) {
+                        let offset = this.constant(Type::I32, u64::from(offset));
+                        operands.push(this.binary(Opcode::Add, start, offset));
+                    }
+                    this.push(Opcode::TmaStore, operands, [Rank(2).into()], []);
+                }
+                this.push(Opcode::BulkCommit, [], [], []);
+            });
+        }
+        true
+    }
+
+    /// Before the block ends, the engine must have read all that it is to copy.
+    pub(super) fn end_copies(&mut self) {
+        if self.pipeline.outgoing.is_some() {
+            self.on_first(|this| {
+                this.push(Opcode::BulkWait, [], [Count(0).into(), Flags::READ.into()], []);
+            });
+        }
+    }
+
+    /// What the first thread of those that multiply does.
+    fn on_first(&mut self, body: impl FnOnce(&mut Self)) {
+        let (lane, warp) = (self.number(Holder::Lane), self.number(Holder::Warp));
+        let zero = self.u32(0);
+        let either = self.early(Opcode::Or, [lane, warp], [], Type::U32);
+        let first = self.early(Opcode::Cmp, [either, zero], [Cmp::Eq.into()], Type::BOOL);
+        let op = self.push(Opcode::If, [first], [], []);
+        let _ = self.fill(op, |this, _| {
+            body(this);
+            Ok(Vec::new())
+        });
+        let _ = self.fill(op, |_, _| Ok(Vec::new()));
+    }
+}
