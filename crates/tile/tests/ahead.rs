@@ -123,10 +123,11 @@ fn check(case: &Case) {
             let made = TensorMap::tiled(ty, address, &dims, &strides, spec.box_dims(), spec.swizzle());
             args.push(Arg::TensorMap(made.unwrap()));
         }
-        let programs = (m as u32).div_ceil(tm);
-        args.push(Arg::U32(programs));
+        let programs = [(m as u32).div_ceil(tm), (n as u32).div_ceil(tn), 1];
+        args.extend(programs.map(Arg::U32));
         // One block for all, or as many as there are programs, or some that have different numbers of turns.
-        let grid = [[1, programs, programs.div_ceil(2)][seed as usize - 1], (n as u32).div_ceil(tn), 1];
+        let all: u32 = programs.iter().product();
+        let grid = [[1, all, all.div_ceil(2)][seed as usize - 1], 1, 1];
         let threads = module.funcs[0].launch.total_threads().unwrap();
         let mut launch = Launch::new(1, threads).shared(code.shared.dynamic);
         launch.grid = grid;

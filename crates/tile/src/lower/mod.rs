@@ -49,8 +49,8 @@ pub struct Lowered {
     pub func: Func,
     /// Tensor maps that a launch must make and pass after the author's parameters, in this order.
     pub maps: Vec<MapParameter>,
-    /// If programs take turns: of how many blocks on each multiprocessor. The launch needs no more blocks along x than that, and passes the
-    /// number of programs along x, a `u32`, after the maps.
+    /// If programs take turns: of how many blocks on each multiprocessor. The launch needs no more than that, all along x, and passes the
+    /// numbers of programs along x, y and z, each a `u32`, after the maps.
     pub resident: Option<u32>,
     /// What was done, and what could not be, with the author's line.
     pub remarks: Vec<Remark>,
@@ -158,7 +158,8 @@ fn lower_with(func: &Func, arch: Arch, scratch: u32) -> Result<(Lowered, u32), L
         let value = lowering.builder.func.add_param(map.name, Type::TensorMap, 0);
         lowering.map_values.push(value);
     }
-    lowering.programs = resident.map(|_| lowering.builder.func.add_param(PROGRAMS, Type::U32, 0));
+    lowering.programs =
+        resident.map(|_| PROGRAMS.map(|name| lowering.builder.func.add_param(name, Type::U32, 0)));
     if lowering.specialises {
         lowering.specialised()?;
     } else {
@@ -168,8 +169,8 @@ fn lower_with(func: &Func, arch: Arch, scratch: u32) -> Result<(Lowered, u32), L
     Ok((Lowered { resident, ..lowering.finish() }, scratch))
 }
 
-/// The name of the parameter that says how many programs there are.
-const PROGRAMS: &str = "programs_x";
+/// The names of the parameters that say how many programs there are.
+const PROGRAMS: [&str; 3] = ["programs_x", "programs_y", "programs_z"];
 
 /// What stands for a value of the tile level.
 #[derive(Debug, Clone)]
@@ -214,8 +215,8 @@ struct Lowering<'a> {
     /// Shared memory for tiles on their way out.
     panels: Option<Value>,
     /// If programs take turns: how many there are, and whose turn it is.
-    programs: Option<Value>,
-    program: Option<Value>,
+    programs: Option<[Value; 3]>,
+    program: Option<[Value; 3]>,
     ring: Option<Ring>,
     /// Whether this is the code of that warp.
     loads: bool,
@@ -331,12 +332,19 @@ impl Lowering<'_> {
             let root = self.root(data.operands[0]);
             self.touch_global(Touched { root, writes: false, place: None, in_text: true });
         }
-        let turns = match data.get::<Special>() {
-            Some(Special::CtaidX) => self.program,
-            Some(Special::NctaidX) => self.programs,
-            _ => None,
-        };
-        if let Some(own) = turns {
+        let in_turn = data.get::<Special>().and_then(|special| {
+            let (numbers, axis) = match special {
+                Special::CtaidX => (self.program, 0),
+                Special::CtaidY => (self.program, 1),
+                Special::CtaidZ => (self.program, 2),
+                Special::NctaidX => (self.programs, 0),
+                Special::NctaidY => (self.programs, 1),
+                Special::NctaidZ => (self.programs, 2),
+                _ => return None,
+            };
+            numbers.map(|numbers| numbers[axis])
+        });
+        if let Some(own) = in_turn {
             self.hold(data.results[0], Held::Scalar(own));
             return;
         }

@@ -405,19 +405,26 @@ impl Lowering<'_> {
     /// The program of this block; or one after the other, with what the next one needs on its way while the one before stores.
     fn all_programs(&mut self) -> Result<()> {
         let body = self.source.body();
-        let (Some(programs), Some(ring)) = (self.programs, self.ring_values()) else {
+        let (Some(programs), Some([slot, phase])) = (self.programs, self.ring_values()) else {
             return self.region(body);
         };
         let special =
             |this: &mut Self, which: Special| this.value(Opcode::Special, [], [which.into()], Type::U32);
         let (first, apart) = (special(self, Special::CtaidX), special(self, Special::NctaidX));
-        let [slot, phase] = ring;
-        let op = self.push(Opcode::For, [first, programs, apart, slot, phase], [], [Type::U32; 2]);
+        let [width, height, depth] = programs;
+        let layer = self.binary(Opcode::Mul, width, height);
+        let all = self.binary(Opcode::Mul, layer, depth);
+        let op = self.push(Opcode::For, [first, all, apart, slot, phase], [], [Type::U32; 2]);
         let before = self.enter_loop_of(&[body]);
         self.fill(op, |this, region| {
-            let [program, slot, phase] = [Type::U32; 3].map(|ty| this.builder.func.add_arg(region, ty));
+            let [number, slot, phase] = [Type::U32; 3].map(|ty| this.builder.func.add_arg(region, ty));
             this.set_ring([slot, phase]);
-            this.program = Some(program);
+            let row = this.binary(Opcode::Div, number, width);
+            this.program = Some([
+                this.binary(Opcode::Rem, number, width),
+                this.binary(Opcode::Rem, row, height),
+                this.binary(Opcode::Div, number, layer),
+            ]);
             this.region(body)?;
             Ok(this.ring_values().into_iter().flatten().collect())
         })?;

@@ -473,11 +473,11 @@ impl Program {
                 arguments.extend(maps.iter().map(|map| Passed::Map(&map.spec, &map.map, &map.memory)));
                 let mut grid = grid;
                 if let Some(resident) = entry.resident {
-                    arguments.push(Passed::Number(Number::new(grid[0])));
-                    // With other axes there are blocks enough; along x they would not share the device evenly.
-                    if grid[1..] == [1, 1] {
-                        grid[0] = grid[0].min(resident);
-                    }
+                    arguments.extend(grid.map(|programs| Passed::Number(Number::new(programs))));
+                    let all = grid.iter().fold(1u32, |all, &programs| all.saturating_mul(programs));
+                    // They are counted in 32 bits.
+                    self.fits([all, 1, 1], 1)?;
+                    grid = [all.min(resident), 1, 1];
                 }
                 compiled.launch(grid, &arguments)
             }
