@@ -70,6 +70,26 @@ fn normalised_where<U: Float>(counts: Tile<bool>, x: Tile<f32>, form: Form) -> T
     select(counts, y, form.nothing())
 }
 
+/// How many columns a query sees, if there are `queries` for each matrix and the last one sees all.
+#[device]
+fn seen_by(row: Val<u32>, queries: Val<u32>, columns: Val<u32>) -> Val<u32> {
+    let more = row % queries + columns + 1;
+    more - more.min(queries)
+}
+
+/// How many columns there are up to and including a position, which may be negative.
+#[device]
+fn columns_to(position: Val<i32>) -> Val<u32> {
+    (position.max(-1) + 1).bitcast()
+}
+
+/// The columns that are seen, up to the next multiple of eight, so that as many are read at a time as of the whole row. Those behind them are
+/// not read.
+#[device]
+fn up_to<T: Float>(x: View<T, 2>, seen: Val<u32>) -> View<T, 2> {
+    x.slice(1, 0, seen.div_ceil(8) * 8)
+}
+
 /// Softmax of each row, `shape[0]` of them by a program; `shape[1]` is at least the length of a row. If it is causal, the rows are queries,
 /// `queries` for each matrix, of which the last sees all columns.
 #[kernel]
@@ -82,14 +102,18 @@ pub fn softmax<T: Padded, U: Float>(
     causal: bool,
     shape: [u32; 2],
 ) {
-    let from = x.tile(shape).block((program_id(0), 0));
-    let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
-    let y = y.tile(shape).block((program_id(0), 0));
+    let i = program_id(0);
+    let y = y.tile(shape).block((i, 0));
     if causal {
+        // Several rows together are short: nobody would gain by reading less of them.
+        let read = if shape[0] == 1 { up_to(x, seen_by(i, queries, x.extent(1))) } else { x };
+        let from = read.tile(shape).block((i, 0));
+        let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
         let last = from.positions(0).bitcast::<u32>() % queries + x.extent(1);
         let counts = from.positions(1).bitcast::<u32>() + queries <= last;
         y.store(normalised_where::<U>(counts, numbers, form).cast());
     } else {
+        let numbers = x.tile(shape).block((i, 0)).load_or(T::LOWEST).cast::<f32>() * scale;
         y.store(normalised::<U>(numbers, form).cast());
     }
 }
@@ -104,11 +128,13 @@ pub fn softmax_positions<T: Padded, U: Float>(
     form: Form,
     shape: [u32; 2],
 ) {
-    let from = x.tile(shape).block((program_id(0), 0));
-    let position = positions.tile([shape[0], 1]).block((program_id(0), 0)).load();
+    let i = program_id(0);
+    let position = positions.tile([shape[0], 1]).block((i, 0)).load();
+    let x = if shape[0] == 1 { up_to(x, columns_to(position.item())) } else { x };
+    let from = x.tile(shape).block((i, 0));
     let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
     let seen = normalised_where::<U>(from.positions(1) <= position, numbers, form);
-    y.tile(shape).block((program_id(0), 0)).store(seen.cast());
+    y.tile(shape).block((i, 0)).store(seen.cast());
 }
 
 /// Softmax over the columns where a mask is true.
@@ -137,13 +163,9 @@ pub fn softmax_long<T: Padded, U: Float>(
     causal: bool,
     width: u32,
 ) {
-    let columns = x.extent(1).cast::<i32>();
-    let last = if causal {
-        (program_id(0) % queries).cast::<i32>() + columns - queries.cast::<i32>()
-    } else {
-        columns - 1
-    };
-    in_steps(x, y, last, scale, form, width);
+    let columns = x.extent(1);
+    let seen = if causal { seen_by(program_id(0), queries, columns) } else { columns };
+    in_steps(x, y, seen, scale, form, width);
 }
 
 /// The same with a position for each row.
@@ -156,31 +178,31 @@ pub fn softmax_positions_long<T: Padded, U: Float>(
     form: Form,
     width: u32,
 ) {
-    let (position, columns) = (positions.load_scalar((program_id(0), 0)), x.extent(1).cast::<i32>());
-    in_steps(x, y, position.min(columns - 1), scale, form, width);
+    let position = positions.load_scalar((program_id(0), 0));
+    in_steps(x, y, columns_to(position), scale, form, width);
 }
 
-/// Softmax of the row of this program, which sees the columns up to and including `last`: once through the row for its largest number and the
+/// Softmax of the row of this program, which sees its first columns, perhaps all: once through the row for its largest number and the
 /// sum of exponentials, which are corrected when a larger one comes, and once more for the results.
 #[device]
 fn in_steps<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
-    last: Val<i32>,
+    seen: Val<u32>,
     scale: Val<f32>,
     form: Form,
     width: u32,
 ) {
     let row = program_id(0);
-    let steps = x.extent(1).div_ceil(width);
+    let x = up_to(x, seen);
     let numbers = |step: Val<u32>| {
         let from = x.tile([1, width]).block((row, step));
-        let counts = from.positions(1) <= last;
+        let counts = from.positions(1).bitcast::<u32>() < seen;
         (counts, select(counts, from.load_or(T::LOWEST).cast::<f32>() * scale, f32::NEG_INFINITY))
     };
     let mut most = Tile::<f32>::full([1, 1], f32::NEG_INFINITY);
     let mut sum = Tile::<f32>::zeros([1, 1]);
-    for step in 0..steps {
+    for step in 0..x.extent(1).div_ceil(width) {
         let (_, x) = numbers(step);
         let larger = most.maximum(x.max(1));
         // Before the first number there is nothing to correct.
@@ -191,7 +213,7 @@ fn in_steps<T: Padded, U: Float>(
     let shift = select(most == f32::NEG_INFINITY, 0.0f32, most);
     let sum = select(sum == 0.0f32, 1.0f32, sum);
     let (inverse, log) = (sum.recip(), sum.log());
-    for step in 0..steps {
+    for step in 0..y.extent(1).div_ceil(width) {
         let (counts, x) = numbers(step);
         let result = match form {
             Form::Probabilities => exponential(x - shift) * inverse,
@@ -201,17 +223,24 @@ fn in_steps<T: Padded, U: Float>(
     }
 }
 
-/// The gradient of softmax, from its results.
+/// The gradient of softmax, from its results; causal as [`softmax()`] is.
 #[kernel]
 pub fn softmax_backward<T: Padded, U: Float>(
     y: View<T, 2>,
     dy: View<T, 2>,
     dx: View<U, 2>,
     scale: Val<f32>,
+    queries: Val<u32>,
     form: Form,
+    causal: bool,
     shape: [u32; 2],
 ) {
     let i = program_id(0);
+    let [y, dy] = if causal && shape[0] == 1 {
+        [y, dy].map(|view| up_to(view, seen_by(i, queries, view.extent(1))))
+    } else {
+        [y, dy]
+    };
     let dy = dy.tile(shape).block((i, 0)).load().cast::<f32>();
     let result = match form {
         Form::Probabilities => {

@@ -35,7 +35,7 @@ pub static OPERATORS: &[Entry] = &[
         softmax_positions_long::stage::<f32, f32>(Form::Probabilities, 4096)
     }),
     entry("softmax_backward", "the gradient of softmax of rows of 1536 bf16", || {
-        softmax_backward::stage::<bf16, bf16>(Form::Probabilities, [1, 1536])
+        softmax_backward::stage::<bf16, bf16>(Form::Probabilities, false, [1, 1536])
     }),
     entry("cross_entropy", "cross entropy of rows of 8192 bf16", || {
         cross_entropy::stage::<bf16, i64>(true, true, [1, 8192])

@@ -151,11 +151,12 @@ impl<'a> Softmax<'a> {
             let Some(shape) = whole_rows(device, y.extents()) else {
                 return Err(Error::no_kernel("the gradient of softmax of so long rows", device));
             };
-            let key = key("softmax_backward", &[T::ELEMENT, U::ELEMENT], &[log.into()], shape);
-            let arguments: &[&dyn Argument] = &[&y.tensor(), &dy.tensor(), &dx.tensor(), &scale];
+            let (causal, queries) = self.queries();
+            let key = key("softmax_backward", &[T::ELEMENT, U::ELEMENT], &[log.into(), causal.into()], shape);
+            let arguments: &[&dyn Argument] = &[&y.tensor(), &dy.tensor(), &dx.tensor(), &scale, &queries];
             let programs = [programs(y.extents(), shape)[0], 1];
             return launch(device, &key, programs, arguments, || {
-                kernels::softmax_backward::stage::<T, U>(self.form(), shape)
+                kernels::softmax_backward::stage::<T, U>(self.form(), causal, shape)
             });
         }
         on_cpu(device, |mut host| {
@@ -185,6 +186,17 @@ impl<'a> Softmax<'a> {
         if self.log { Form::Logarithms } else { Form::Probabilities }
     }
 
+    /// Whether it is causal, and how many queries a matrix has.
+    fn queries(&self) -> (bool, u32) {
+        match self.sees {
+            // No more than a view has rows.
+            Sees::Causal(queries) => {
+                (true, u32::try_from(queries).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned()))
+            }
+            _ => (false, 0),
+        }
+    }
+
     fn launch<T: FloatItem, U: FloatItem>(
         &self,
         device: &Device,
@@ -192,11 +204,7 @@ impl<'a> Softmax<'a> {
         y: &Rows<'_, U>,
     ) -> Result<(), Error> {
         let (form, elements) = (self.form(), [T::ELEMENT, U::ELEMENT]);
-        let causal = matches!(self.sees, Sees::Causal(_));
-        let queries = match self.sees {
-            Sees::Causal(queries) => u32::try_from(queries).unwrap_or(u32::MAX).min(i32::MAX.cast_unsigned()),
-            _ => 0,
-        };
+        let (causal, queries) = self.queries();
         let settings = [self.log.into(), causal.into()];
         let count = |shape| [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
         let (from, to) = (x.tensor(), y.tensor());
