@@ -28,7 +28,7 @@ pub use norm::{
 };
 pub use order::{embedding, permute, transpose};
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};
-pub use reduce::{Kind, arg_rows, cumulative_sum, reduce_rows, reduce_steps, top_k};
+pub use reduce::{Kind, arg_of_ranks, arg_rows, arg_steps, cumulative_sum, reduce_rows, reduce_steps, top_k};
 pub use registry::OPERATORS;
 pub use rotary::{Pairs, rope, rope_positions};
 

@@ -114,8 +114,28 @@ pub fn arg_rows<T: Padded>(x: View<T, 2>, indices: View<u32, 2>, smallest: bool,
     indices.tile([shape[0], 1]).block((i, 0)).store(index);
 }
 
-/// The `k` largest numbers of each row, in order, and their columns: the largest is taken away `k` times. Number and column are one integer
-/// together, so that the largest of these is what is looked for.
+/// The rank of the number that [`arg_rows()`] looks for, in rows of any length, `width` columns at a time. Programs along y share a row as
+/// those of [`reduce_steps()`] do.
+#[kernel]
+pub fn arg_steps<T: Padded>(x: View<T, 2>, found: View<u64, 2>, smallest: bool, width: u32) {
+    let (row, first, apart) = (program_id(0), program_id(1), num_programs(1));
+    let mut best = Tile::<u64>::zeros([1, width]);
+    for step in 0..x.extent(1).div_ceil(apart * width) {
+        let from = x.tile([1, width]).block((row, step * apart + first));
+        best = best.maximum(ranks(from, x.extent(1), smallest, [1, width]));
+    }
+    found.tile([1, 1]).block((row, first)).store(best.max(1));
+}
+
+/// The column of the highest rank of each row; `u32::MAX` if there was no number.
+#[kernel]
+pub fn arg_of_ranks(ranks: View<u64, 2>, indices: View<u32, 2>, shape: [u32; 2]) {
+    let i = program_id(0);
+    let best = ranks.tile(shape).block((i, 0)).load().max(1);
+    indices.tile([shape[0], 1]).block((i, 0)).store(best.map(column_of));
+}
+
+/// The `k` largest numbers of each row, in order, and their columns: the one of the highest rank is taken away `k` times.
 #[kernel]
 pub fn top_k<T: Padded>(
     x: View<T, 2>,
@@ -127,19 +147,30 @@ pub fn top_k<T: Padded>(
 ) {
     let i = program_id(0);
     let from = x.tile(shape).block((i, 0));
-    let column = from.positions(1).bitcast::<u32>();
-    let columns = x.extent(1);
-    let mut left = (from.load().cast::<f32>(), column.broadcast_to(shape))
-        .map(move |(x, j)| select(j < columns, rank(if smallest { -x } else { x }, j), 0u64));
+    let mut left = ranks(from, x.extent(1), smallest, shape);
     for place in unroll(0..k) {
         let first = left.max(1);
-        let chosen = first.map(|rank| !rank.cast::<u32>());
+        let chosen = first.map(column_of);
         // The number itself, bit by bit.
         let value = x.points((from.positions(0), chosen)).load();
         values.tile([shape[0], 1]).at((i * shape[0], place)).store(value);
         indices.tile([shape[0], 1]).at((i * shape[0], place)).store(chosen);
         left = select(left == first, 0u64, left);
     }
+}
+
+/// Number and column as one integer, so that the largest of these is what is looked for; zero behind the end of the row.
+#[device]
+fn ranks<T: Padded>(from: Place<T, 2>, columns: Val<u32>, smallest: bool, shape: [u32; 2]) -> Tile<u64> {
+    let column = from.positions(1).bitcast::<u32>().broadcast_to(shape);
+    (from.load().cast::<f32>(), column)
+        .map(move |(x, j)| select(j < columns, rank(if smallest { -x } else { x }, j), 0u64))
+}
+
+/// The column of a rank.
+#[device]
+fn column_of(rank: Val<u64>) -> Val<u32> {
+    !rank.cast::<u32>()
 }
 
 /// An integer, above zero, that is larger for larger numbers, and of equal ones for the first column. NaN is the largest.

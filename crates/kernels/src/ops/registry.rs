@@ -4,7 +4,7 @@ use tilewright_hardware::Arch;
 use tilewright_lang::{Error, Kernel, bf16};
 
 use super::{
-    Activation, Form, Kind, Pairs, arg_rows, convert, cross_entropy, cross_entropy_backward, cumulative_sum,
+    Activation, Form, Kind, Pairs, arg_of_ranks, arg_rows, arg_steps, convert, cross_entropy, cross_entropy_backward, cumulative_sum,
     dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward, layer_norm_long,
     permute, quantise_by, quantise_rows, reduce_rows, reduce_steps, rms_norm, rms_norm_adding,
     rms_norm_adding_long, rms_norm_backward, rms_norm_long, rope, rope_positions, scale_of, softmax,
@@ -81,6 +81,10 @@ pub static OPERATORS: &[Entry] = &[
     entry("arg_rows", "the column of the largest in rows of 1000 f32", || {
         arg_rows::stage::<f32>(false, [1, 1000])
     }),
+    entry("arg_steps", "the rank of the largest in rows of any length of f32", || {
+        arg_steps::stage::<f32>(false, 4096)
+    }),
+    entry("arg_of_ranks", "the columns of the highest of 1024 ranks", || arg_of_ranks::stage([1, 1024])),
     entry("top_k", "the 8 largest of rows of 256 f32", || top_k::stage::<f32>(8, false, [4, 256])),
     entry("cumulative_sum", "cumulative sums of rows of 1536 f32", || {
         cumulative_sum::stage::<f32, f32>(false, false, [1, 1536])

@@ -12,11 +12,10 @@
 //!
 //! Of equal numbers the first one's index counts; 0 and -0 are equal. Results are in memory of their own.
 
-use tilewright_hardware::Element;
 use tilewright_kernels::ops::{self as kernels, Kind};
 
 use super::cpu::{Grid, count, largest, on_cpu, per_row, rounded, sum};
-use super::launch::{STEP, key, launch, programs, whole_rows};
+use super::launch::{STEP, key, launch, parts, programs, whole_rows};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
@@ -87,7 +86,7 @@ impl Reduce {
         expect_extents("results", &results, (rows, 1), "one for each row of `x`")?;
         operands.apart("results", &results)?;
         if device.kind() != DeviceKind::Cpu {
-            return self.launch(device, &x, &results);
+            return reduce_rows(device, self.kind(), count(x.extents().1), &x, &results);
         }
         on_cpu(device, |mut host| {
             let x = host.numbers(&x)?;
@@ -120,15 +119,6 @@ impl Reduce {
         })
     }
 
-    fn launch<T: FloatItem, U: FloatItem>(
-        self,
-        device: &Device,
-        x: &Rows<'_, T>,
-        results: &Rows<'_, U>,
-    ) -> Result<(), Error> {
-        reduce_rows(device, self.kind(), count(x.extents().1), x, results)
-    }
-
     fn launch_all<T: FloatItem, U: FloatItem>(
         self,
         device: &Device,
@@ -139,12 +129,12 @@ impl Reduce {
         let (elements, total) = (rows.saturating_mul(columns), count(rows) * count(columns));
         let without_gaps = rows <= 1 || x.is_empty() || right == 1 && down == columns;
         if without_gaps && elements <= MOST {
-            return reduce_row(device, self.kind(), total, &x.flat(elements), result);
+            return reduce_rows(device, self.kind(), total, &x.flat(elements), result);
         }
         // What rows make is one row without gaps.
         let parts = device.alloc::<f32>(rows)?;
         reduce_rows(device, of_parts(self.kind()), 1.0, x, &Rows::new(&parts, rows, 1))?;
-        reduce_row(device, of_results(self.kind()), total, &Rows::new(&parts, 1, rows), result)
+        reduce_rows(device, of_results(self.kind()), total, &Rows::new(&parts, 1, rows), result)
     }
 
     fn kind(self) -> Kind {
@@ -178,7 +168,7 @@ impl Reduce {
 
 /// Elements of a row that one program reduces alone.
 const ALONE: usize = 32768;
-/// Programs that reduce one row: always as many, so that sums are the same on every device.
+/// Programs that share long rows: always as many, so that sums are the same on every device.
 const PROGRAMS: usize = 1024;
 /// Elements that a view can have along an axis.
 const MOST: usize = i32::MAX.cast_unsigned() as usize;
@@ -201,7 +191,12 @@ fn of_results(kind: Kind) -> Kind {
     }
 }
 
-/// Reduces each row, which stands for so many numbers.
+/// How many programs share each row: one, unless there are few rows, which are long.
+fn sharers((rows, columns): (usize, usize)) -> usize {
+    if columns <= ALONE { 1 } else { columns.div_ceil(STEP as usize).min(PROGRAMS / rows.max(1)).max(1) }
+}
+
+/// Reduces each row, which stands for so many numbers. Where programs share rows, one more puts together what they have of each.
 fn reduce_rows<T: FloatItem, U: FloatItem>(
     device: &Device,
     kind: Kind,
@@ -209,41 +204,47 @@ fn reduce_rows<T: FloatItem, U: FloatItem>(
     x: &Rows<'_, T>,
     results: &Rows<'_, U>,
 ) -> Result<(), Error> {
-    let elements = [T::ELEMENT, U::ELEMENT];
-    let arguments: &[&dyn Argument] = &[&x.tensor(), &results.tensor(), &rounded(numbers)];
-    if let Some(shape) = whole_rows(device, x.extents()) {
-        let key = key("reduce_rows", &elements, &[kind as u32], shape);
-        let programs = [programs(x.extents(), shape)[0], 1];
-        return launch(device, &key, programs, arguments, || {
-            kernels::reduce_rows::stage::<T, U>(kind, shape)
-        });
+    let ((rows, _), sharers) = (x.extents(), sharers(x.extents()));
+    if sharers == 1 {
+        return reduce_alone(device, kind, numbers, x, results);
     }
-    let key = key("reduce_steps", &elements, &[kind as u32], [1, STEP]);
-    let programs = [programs(x.extents(), [1, STEP])[0], 1];
-    launch(device, &key, programs, arguments, || kernels::reduce_steps::stage::<T, U>(kind, STEP))
+    let parts = device.alloc::<f32>(rows * sharers)?;
+    let parts = Rows::new(&parts, rows, sharers);
+    reduce_steps(device, of_parts(kind), 1.0, x, &parts)?;
+    reduce_alone(device, of_results(kind), numbers, &parts, results)
 }
 
-/// Reduces one row: many programs put together some elements each, and one more what they have.
-fn reduce_row<T: FloatItem, U: FloatItem>(
+/// The same with a program for each row, or for several.
+fn reduce_alone<T: FloatItem, U: FloatItem>(
     device: &Device,
     kind: Kind,
     numbers: f64,
     x: &Rows<'_, T>,
-    result: &Rows<'_, U>,
+    results: &Rows<'_, U>,
 ) -> Result<(), Error> {
-    let (_, columns) = x.extents();
-    if columns <= ALONE {
-        return reduce_rows(device, kind, numbers, x, result);
-    }
-    let first = of_parts(kind);
-    let count = columns.div_ceil(STEP as usize).min(PROGRAMS);
-    let parts = device.alloc::<f32>(count)?;
-    let parts = Rows::new(&parts, 1, count);
-    let key = key("reduce_steps", &[T::ELEMENT, Element::F32], &[first as u32], [1, STEP]);
-    let programs = [1, u32::try_from(count).unwrap_or(u32::MAX)];
-    let arguments: &[&dyn Argument] = &[&x.tensor(), &parts.tensor(), &1.0f32];
-    launch(device, &key, programs, arguments, || kernels::reduce_steps::stage::<T, f32>(first, STEP))?;
-    reduce_rows(device, of_results(kind), numbers, &parts, result)
+    let Some(shape) = whole_rows(device, x.extents()) else {
+        return reduce_steps(device, kind, numbers, x, results);
+    };
+    let key = key("reduce_rows", &[T::ELEMENT, U::ELEMENT], &[kind as u32], shape);
+    let arguments: &[&dyn Argument] = &[&x.tensor(), &results.tensor(), &rounded(numbers)];
+    launch(device, &key, [programs(x.extents(), shape)[0], 1], arguments, || {
+        kernels::reduce_rows::stage::<T, U>(kind, shape)
+    })
+}
+
+/// The same in steps, with a program for each column of results.
+fn reduce_steps<T: FloatItem, U: FloatItem>(
+    device: &Device,
+    kind: Kind,
+    numbers: f64,
+    x: &Rows<'_, T>,
+    results: &Rows<'_, U>,
+) -> Result<(), Error> {
+    let key = key("reduce_steps", &[T::ELEMENT, U::ELEMENT], &[kind as u32], [1, STEP]);
+    let arguments: &[&dyn Argument] = &[&x.tensor(), &results.tensor(), &rounded(numbers)];
+    launch(device, &key, programs(results.extents(), [1, 1]), arguments, || {
+        kernels::reduce_steps::stage::<T, U>(kind, STEP)
+    })
 }
 
 /// Where the largest or smallest number of a row is.
@@ -286,22 +287,49 @@ impl Arg {
         expect_extents("indices", &indices, (rows, 1), "one for each row of `x`")?;
         operands.apart("indices", &indices)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(device, x.extents()).filter(|_| !x.is_empty()) else {
-                return Err(Error::no_kernel("argmax of so long rows, or of empty ones", device));
-            };
-            let smallest = self == Arg::Min;
-            let key = key("arg_rows", &[T::ELEMENT], &[smallest.into()], shape);
-            let programs = [programs(x.extents(), shape)[0], 1];
-            let arguments: &[&dyn Argument] = &[&x.tensor(), &indices.tensor()];
-            return launch(device, &key, programs, arguments, || {
-                kernels::arg_rows::stage::<T>(smallest, shape)
-            });
+            return self.launch(device, &x, &indices);
         }
         on_cpu(device, |mut host| {
             let x = host.numbers(&x)?;
             let out = per_row(rows, |row| self.of(x.row(row)));
             host.write(&indices, &out)
         })
+    }
+
+    fn launch<T: FloatItem>(
+        self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        indices: &Rows<'_, u32>,
+    ) -> Result<(), Error> {
+        let ((rows, columns), sharers) = (x.extents(), sharers(x.extents()));
+        let smallest = self == Arg::Min;
+        // The place of padding is no place, so that rows need a column.
+        let whole = whole_rows(device, x.extents()).filter(|_| sharers == 1 && columns > 0);
+        if let Some(shape) = whole {
+            let key = key("arg_rows", &[T::ELEMENT], &[smallest.into()], shape);
+            let arguments: &[&dyn Argument] = &[&x.tensor(), &indices.tensor()];
+            return launch(device, &key, [programs(x.extents(), shape)[0], 1], arguments, || {
+                kernels::arg_rows::stage::<T>(smallest, shape)
+            });
+        }
+        let ranks = device.alloc::<u64>(rows * sharers)?;
+        let ranks = Rows::new(&ranks, rows, sharers);
+        let first = key("arg_steps", &[T::ELEMENT], &[smallest.into()], [1, STEP]);
+        let arguments: &[&dyn Argument] = &[&x.tensor(), &ranks.tensor()];
+        launch(device, &first, programs(ranks.extents(), [1, 1]), arguments, || {
+            kernels::arg_steps::stage::<T>(smallest, STEP)
+        })?;
+        // As many as share a row are few.
+        let shape = parts(ranks.extents());
+        let arguments: &[&dyn Argument] = &[&ranks.tensor(), &indices.tensor()];
+        launch(
+            device,
+            &key("arg_of_ranks", &[], &[], shape),
+            programs(ranks.extents(), shape),
+            arguments,
+            || kernels::arg_of_ranks::stage(shape),
+        )
     }
 
     fn of(self, row: &[f32]) -> u32 {

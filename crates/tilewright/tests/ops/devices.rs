@@ -273,6 +273,65 @@ fn long_rows() {
     }
 }
 
+/// Few long rows, which programs share: the same as on the CPU, NaN and places of equal numbers included.
+#[test]
+fn few_long_rows() {
+    fn run<T: Sample>(extents: (usize, usize), lies: Lies, kinds: &[Reduce]) {
+        let mut values: Vec<T> = normals(4, extents.0 * extents.1, 1.0).into_iter().map(T::of).collect();
+        // The largest twice in the last row, the second one in another program's part.
+        let last = (extents.0 - 1) * extents.1;
+        for at in [5000, 33_333] {
+            values[last + at] = T::of(7.0);
+            values[last + at + 1] = T::of(-7.0);
+        }
+        if extents.0 > 1 {
+            values[30_000] = T::of(f64::NAN);
+        }
+        let [cpu, simulated] = [Device::cpu(), Device::simulator()].map(|device| {
+            let x = Matrix::new(&device, extents, lies, &values, T::of(0.25));
+            let (sums, indices) =
+                (device.alloc::<f32>(extents.0).unwrap(), device.alloc::<u32>(extents.0).unwrap());
+            let reduced = kinds.iter().map(|kind| {
+                kind.rows(&device, x.view(), &sums).unwrap();
+                sums.to_vec().unwrap()
+            });
+            let reduced: Vec<Vec<f32>> = reduced.collect();
+            let places = [Arg::Max, Arg::Min].map(|arg| {
+                arg.rows(&device, x.view(), &indices).unwrap();
+                indices.to_vec().unwrap()
+            });
+            (reduced, places)
+        });
+        assert_eq!(cpu.1, simulated.1, "places in {extents:?} {lies:?}");
+        assert_eq!(simulated.1[0].last(), Some(&5000));
+        for ((kind, want), found) in kinds.iter().zip(&cpu.0).zip(&simulated.0) {
+            for (want, found) in want.iter().zip(found) {
+                let (want, found) = (f64::from(*want), f64::from(*found));
+                // Sums of numbers that cancel are as exact as those of their absolute values.
+                let near = (want - found).abs() <= 2e-7 * extents.1 as f64 + 1e-5 * want.abs();
+                assert!(
+                    near || want == found || (want.is_nan() && found.is_nan()),
+                    "{kind:?} of {extents:?} {lies:?}: {found}, on the CPU {want}"
+                );
+            }
+        }
+    }
+    run::<f32>((1, 1_000_000), Lies::Dense, &[Reduce::Mean]);
+    run::<bf16>((3, 300_000), Lies::Dense, &[Reduce::Sum, Reduce::Max]);
+    run::<f32>((2, 40_003), Lies::Padded, Reduce::ALL);
+    run::<f16>((5, 33_400), Lies::Scattered, &[Reduce::Min, Reduce::Norm]);
+    run::<f32>((3, 33_400), Lies::Turned, &[Reduce::Product, Reduce::SumSquares]);
+}
+
+/// Of nothing there is no largest.
+#[test]
+fn places_in_empty_rows() {
+    let device = Device::simulator();
+    let (x, indices) = (device.alloc::<f32>(0).unwrap(), device.alloc::<u32>(3).unwrap());
+    Arg::Max.rows(&device, Rows::new(&x, 3, 0), &indices).unwrap();
+    assert_eq!(indices.to_vec().unwrap(), [u32::MAX; 3]);
+}
+
 #[test]
 fn rows_in_steps() {
     let (rows, columns, width) = (3usize, 200usize, 64);
