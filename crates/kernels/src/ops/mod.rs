@@ -23,8 +23,9 @@ pub use exponential::{
     softmax_masked, softmax_positions, softmax_positions_long,
 };
 pub use norm::{
-    layer_norm, layer_norm_backward, layer_norm_long, rms_norm, rms_norm_adding, rms_norm_adding_long,
-    rms_norm_backward, rms_norm_long, sum_columns,
+    layer_norm, layer_norm_backward, layer_norm_backward_long, layer_norm_long, rms_norm, rms_norm_adding,
+    rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long, rms_norm_long, rms_norm_quantised,
+    rms_norm_quantised_long, sum_columns,
 };
 pub use order::{embedding, permute, transpose};
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};

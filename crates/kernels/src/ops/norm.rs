@@ -5,10 +5,67 @@
 
 use tilewright_lang::tile::prelude::*;
 
-/// One over the root of the mean of squares; columns beyond the row are zero.
+use super::quantise::{factor_and_scale, nearest};
+
+/// The sum of each row over its length.
 #[device]
-fn inverse(x: Tile<f32>, columns: Val<u32>, epsilon: Val<f32>) -> Tile<f32> {
-    ((x * x).sum(1) / columns.cast::<f32>() + epsilon).rsqrt()
+fn mean(x: Tile<f32>, columns: Val<u32>) -> Tile<f32> {
+    x.sum(1) / columns.cast::<f32>()
+}
+
+/// One over the root of the mean of squares, which are zero beyond the row.
+#[device]
+fn inverse(squares: Tile<f32>, columns: Val<u32>, epsilon: Val<f32>) -> Tile<f32> {
+    (mean(squares, columns) + epsilon).rsqrt()
+}
+
+/// Numbers of a row, and which columns are its own.
+#[device]
+fn numbers<T: Float>(from: Place<T, 2>, columns: Val<u32>) -> (Tile<f32>, Tile<bool>) {
+    (from.load().cast::<f32>(), from.positions(1).bitcast::<u32>() < columns)
+}
+
+/// Distances from the mean. Columns beyond the row are zero again, as their squares are added.
+#[device]
+fn distances((x, inside): (Tile<f32>, Tile<bool>), mean: Tile<f32>) -> Tile<f32> {
+    select(inside, x - mean, 0.0f32)
+}
+
+/// Numbers times weights, if there are any.
+#[device]
+fn times<W: Float>(x: Tile<f32>, weight: Place<W, 2>, offset: Val<f32>, weighted: bool) -> Tile<f32> {
+    if weighted { x * (weight.load().cast::<f32>() + offset) } else { x }
+}
+
+/// Numbers plus biases, if there are any.
+#[device]
+fn plus<W: Float>(x: Tile<f32>, bias: Place<W, 2>, biased: bool) -> Tile<f32> {
+    if biased { x + bias.load().cast::<f32>() } else { x }
+}
+
+/// The mean of a row, from its numbers step by step.
+#[device]
+fn mean_in_steps(numbers: impl Fn(Val<u32>) -> Tile<f32> + Copy, columns: Val<u32>, width: u32) -> Tile<f32> {
+    let mut sum = Tile::<f32>::zeros([1, width]);
+    for step in 0..columns.div_ceil(width) {
+        sum += numbers(step);
+    }
+    mean(sum, columns)
+}
+
+/// [`inverse`] of a row, from its numbers step by step.
+#[device]
+fn inverse_in_steps(
+    numbers: impl Fn(Val<u32>) -> Tile<f32> + Copy,
+    columns: Val<u32>,
+    epsilon: Val<f32>,
+    width: u32,
+) -> Tile<f32> {
+    let square = |step: Val<u32>| {
+        let x = numbers(step);
+        x * x
+    };
+    (mean_in_steps(square, columns, width) + epsilon).rsqrt()
 }
 
 /// `y = x * rsqrt(mean(x^2) + epsilon) * (weight + offset)`; without weights if `weighted` is false.
@@ -24,14 +81,9 @@ pub fn rms_norm<T: Float, W: Float, U: Float>(
 ) {
     let i = program_id(0);
     let numbers = x.tile(shape).block((i, 0)).load().cast::<f32>();
-    let normal = numbers * inverse(numbers, x.extent(1), epsilon);
-    let y = y.tile(shape).block((i, 0));
-    if weighted {
-        let weight = weight.tile([1, shape[1]]).at((0, 0)).load().cast::<f32>() + offset;
-        y.store((normal * weight).cast());
-    } else {
-        y.store(normal.cast());
-    }
+    let normal = numbers * inverse(numbers * numbers, x.extent(1), epsilon);
+    let weight = weight.tile([1, shape[1]]).at((0, 0));
+    y.tile(shape).block((i, 0)).store(times(normal, weight, offset, weighted).cast());
 }
 
 /// The same of `sum = x + residual`, which is stored, too.
@@ -48,17 +100,41 @@ pub fn rms_norm_adding<T: Float, W: Float, U: Float>(
     shape: [u32; 2],
 ) {
     let i = program_id(0);
-    let added = x.tile(shape).block((i, 0)).load().cast::<f32>()
-        + residual.tile(shape).block((i, 0)).load().cast::<f32>();
+    let [x, residual] = [x, residual].map(|view| view.tile(shape).block((i, 0)).load().cast::<f32>());
+    let added = x + residual;
     sum.tile(shape).block((i, 0)).store(added.cast());
-    let normal = added * inverse(added, x.extent(1), epsilon);
-    let y = y.tile(shape).block((i, 0));
-    if weighted {
-        let weight = weight.tile([1, shape[1]]).at((0, 0)).load().cast::<f32>() + offset;
-        y.store((normal * weight).cast());
-    } else {
-        y.store(normal.cast());
+    let normal = added * inverse(added * added, sum.extent(1), epsilon);
+    let weight = weight.tile([1, shape[1]]).at((0, 0));
+    y.tile(shape).block((i, 0)).store(times(normal, weight, offset, weighted).cast());
+}
+
+/// RMSNorm in 8 bits with a scale for each row, as [`quantise_rows`](super::quantise_rows()) has it. If `adding`, of `sum = x + residual`.
+#[kernel]
+pub fn rms_norm_quantised<T: Float, W: Float, Q: Element>(
+    x: View<T, 2>,
+    residual: View<T, 2>,
+    weight: View<W, 2>,
+    sum: View<T, 2>,
+    q: View<Q, 2>,
+    scales: View<f32, 2>,
+    epsilon: Val<f32>,
+    offset: Val<f32>,
+    largest: Val<f32>,
+    adding: bool,
+    weighted: bool,
+    shape: [u32; 2],
+) {
+    let i = program_id(0);
+    let mut numbers = x.tile(shape).block((i, 0)).load().cast::<f32>();
+    if adding {
+        numbers += residual.tile(shape).block((i, 0)).load().cast::<f32>();
+        sum.tile(shape).block((i, 0)).store(numbers.cast());
     }
+    let normal = numbers * inverse(numbers * numbers, x.extent(1), epsilon);
+    let result = times(normal, weight.tile([1, shape[1]]).at((0, 0)), offset, weighted);
+    let (factor, scale) = factor_and_scale(result.abs().max(1), largest);
+    q.tile(shape).block((i, 0)).store(nearest::<Q>(result * factor, largest));
+    scales.tile([shape[0], 1]).block((i, 0)).store(scale);
 }
 
 /// `y = (x - mean) * rsqrt(variance + epsilon) * weight + bias`; each of the last two only if it is asked for.
@@ -73,27 +149,13 @@ pub fn layer_norm<T: Float, W: Float, U: Float>(
     biased: bool,
     shape: [u32; 2],
 ) {
-    let i = program_id(0);
-    let from = x.tile(shape).block((i, 0));
-    let numbers = from.load().cast::<f32>();
-    let mean = numbers.sum(1) / x.extent(1).cast::<f32>();
-    // Columns beyond the row are zero again, as their squares are added.
-    let inside = from.positions(1).bitcast::<u32>() < x.extent(1);
-    let centred = select(inside, numbers - mean, 0.0f32);
-    let mut result = centred * inverse(centred, x.extent(1), epsilon);
-    if weighted {
-        result *= weight.tile([1, shape[1]]).at((0, 0)).load().cast::<f32>();
-    }
-    if biased {
-        result += bias.tile([1, shape[1]]).at((0, 0)).load().cast::<f32>();
-    }
+    let (i, columns) = (program_id(0), x.extent(1));
+    let numbers = numbers(x.tile(shape).block((i, 0)), columns);
+    let distance = distances(numbers, mean(numbers.0, columns));
+    let normal = distance * inverse(distance * distance, columns, epsilon);
+    let [weight, bias] = [weight, bias].map(|view| view.tile([1, shape[1]]).at((0, 0)));
+    let result = plus(times(normal, weight, val(0.0), weighted), bias, biased);
     y.tile(shape).block((i, 0)).store(result.cast());
-}
-
-/// What a row is divided by, from a running sum of squares for each column of a step.
-#[device]
-fn inverse_of(squares: Tile<f32>, columns: Val<u32>, epsilon: Val<f32>) -> Tile<f32> {
-    (squares.sum(1) / columns.cast::<f32>() + epsilon).rsqrt()
 }
 
 /// [`rms_norm()`] of rows of any length, one by a program, `width` columns at a time: once through the row for the squares, and once more for
@@ -109,19 +171,12 @@ pub fn rms_norm_long<T: Float, W: Float, U: Float>(
     width: u32,
 ) {
     let (row, shape) = (program_id(0), [1, width]);
-    let steps = x.extent(1).div_ceil(width);
-    let mut squares = Tile::<f32>::zeros(shape);
-    for step in 0..steps {
-        let x = x.tile(shape).block((row, step)).load().cast::<f32>();
-        squares += x * x;
-    }
-    let inverse = inverse_of(squares, x.extent(1), epsilon);
-    for step in 0..steps {
-        let mut normal = x.tile(shape).block((row, step)).load().cast::<f32>() * inverse;
-        if weighted {
-            normal *= weight.tile(shape).block((0, step)).load().cast::<f32>() + offset;
-        }
-        y.tile(shape).block((row, step)).store(normal.cast());
+    let numbers = |step: Val<u32>| x.tile(shape).block((row, step)).load().cast::<f32>();
+    let inverse = inverse_in_steps(numbers, x.extent(1), epsilon, width);
+    for step in 0..x.extent(1).div_ceil(width) {
+        let weight = weight.tile(shape).block((0, step));
+        let result = times(numbers(step) * inverse, weight, offset, weighted);
+        y.tile(shape).block((row, step)).store(result.cast());
     }
 }
 
@@ -139,27 +194,59 @@ pub fn rms_norm_adding_long<T: Float, W: Float, U: Float>(
     width: u32,
 ) {
     let (row, shape) = (program_id(0), [1, width]);
-    let steps = x.extent(1).div_ceil(width);
     let added = |step: Val<u32>| {
         let [x, residual] =
             [x, residual].map(|view| view.tile(shape).block((row, step)).load().cast::<f32>());
         x + residual
     };
-    let mut squares = Tile::<f32>::zeros(shape);
-    for step in 0..steps {
-        let x = added(step);
-        squares += x * x;
-    }
-    let inverse = inverse_of(squares, x.extent(1), epsilon);
-    for step in 0..steps {
+    let inverse = inverse_in_steps(added, x.extent(1), epsilon, width);
+    for step in 0..x.extent(1).div_ceil(width) {
         let x = added(step);
         sum.tile(shape).block((row, step)).store(x.cast());
-        let mut normal = x * inverse;
-        if weighted {
-            normal *= weight.tile(shape).block((0, step)).load().cast::<f32>() + offset;
-        }
-        y.tile(shape).block((row, step)).store(normal.cast());
+        let result = times(x * inverse, weight.tile(shape).block((0, step)), offset, weighted);
+        y.tile(shape).block((row, step)).store(result.cast());
     }
+}
+
+/// [`rms_norm_quantised()`] of rows of any length: through the row for the squares, for the largest absolute value, and for the results.
+#[kernel]
+pub fn rms_norm_quantised_long<T: Float, W: Float, Q: Element>(
+    x: View<T, 2>,
+    residual: View<T, 2>,
+    weight: View<W, 2>,
+    sum: View<T, 2>,
+    q: View<Q, 2>,
+    scales: View<f32, 2>,
+    epsilon: Val<f32>,
+    offset: Val<f32>,
+    largest: Val<f32>,
+    adding: bool,
+    weighted: bool,
+    width: u32,
+) {
+    let (row, shape) = (program_id(0), [1, width]);
+    let steps = x.extent(1).div_ceil(width);
+    let numbers = |step: Val<u32>| {
+        let x = x.tile(shape).block((row, step)).load().cast::<f32>();
+        if adding { x + residual.tile(shape).block((row, step)).load().cast::<f32>() } else { x }
+    };
+    let inverse = inverse_in_steps(numbers, x.extent(1), epsilon, width);
+    let result = |x: Tile<f32>, step: Val<u32>| {
+        times(x * inverse, weight.tile(shape).block((0, step)), offset, weighted)
+    };
+    let mut most = Tile::<f32>::zeros(shape);
+    for step in 0..steps {
+        most = most.maximum(result(numbers(step), step).abs());
+    }
+    let (factor, scale) = factor_and_scale(most.max(1), largest);
+    for step in 0..steps {
+        let x = numbers(step);
+        if adding {
+            sum.tile(shape).block((row, step)).store(x.cast());
+        }
+        q.tile(shape).block((row, step)).store(nearest::<Q>(result(x, step) * factor, largest));
+    }
+    scales.tile([1, 1]).block((row, 0)).store(scale);
 }
 
 /// [`layer_norm()`] of rows of any length, one by a program, `width` columns at a time: once through the row for its mean, once for the
@@ -176,28 +263,14 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
     width: u32,
 ) {
     let (row, shape) = (program_id(0), [1, width]);
-    let (columns, steps) = (x.extent(1), x.extent(1).div_ceil(width));
-    let mut sum = Tile::<f32>::zeros(shape);
-    for step in 0..steps {
-        sum += x.tile(shape).block((row, step)).load().cast::<f32>();
-    }
-    let mean = sum.sum(1) / columns.cast::<f32>();
-    let mut squares = Tile::<f32>::zeros(shape);
-    for step in 0..steps {
-        let from = x.tile(shape).block((row, step));
-        let inside = from.positions(1).bitcast::<u32>() < columns;
-        let centred = select(inside, from.load().cast::<f32>() - mean, 0.0f32);
-        squares += centred * centred;
-    }
-    let inverse = inverse_of(squares, columns, epsilon);
-    for step in 0..steps {
-        let mut result = (x.tile(shape).block((row, step)).load().cast::<f32>() - mean) * inverse;
-        if weighted {
-            result *= weight.tile(shape).block((0, step)).load().cast::<f32>();
-        }
-        if biased {
-            result += bias.tile(shape).block((0, step)).load().cast::<f32>();
-        }
+    let columns = x.extent(1);
+    let numbers = |step: Val<u32>| numbers(x.tile(shape).block((row, step)), columns);
+    let mean = mean_in_steps(|step| numbers(step).0, columns, width);
+    let distance = |step: Val<u32>| distances(numbers(step), mean);
+    let inverse = inverse_in_steps(distance, columns, epsilon, width);
+    for step in 0..columns.div_ceil(width) {
+        let [weight, bias] = [weight, bias].map(|view| view.tile(shape).block((0, step)));
+        let result = plus(times(distance(step) * inverse, weight, val(0.0), weighted), bias, biased);
         y.tile(shape).block((row, step)).store(result.cast());
     }
 }
@@ -217,19 +290,15 @@ pub fn rms_norm_backward<T: Float, W: Float, U: Float>(
 ) {
     let (first, apart, shape) = (program_id(0), num_programs(0), [1, width]);
     let columns = x.extent(1);
-    let factor = if weighted {
-        weight.tile(shape).at((0, 0)).load().cast::<f32>() + offset
-    } else {
-        Tile::ones(shape)
-    };
+    let factor = times(Tile::ones(shape), weight.tile(shape).at((0, 0)), offset, weighted);
     let mut part = Tile::<f32>::zeros(shape);
     for step in 0..(x.extent(0) - first).div_ceil(apart) {
         let row = step * apart + first;
         let [x, dy] = [x, dy].map(|view| view.tile(shape).block((row, 0)).load().cast::<f32>());
-        let inverse = inverse(x, columns, epsilon);
+        let inverse = inverse(x * x, columns, epsilon);
         let (normal, g) = (x * inverse, dy * factor);
-        let mean = (g * normal).sum(1) / columns.cast::<f32>();
-        dx.tile(shape).block((row, 0)).store(((g - normal * mean) * inverse).cast());
+        let along = mean(g * normal, columns);
+        dx.tile(shape).block((row, 0)).store(((g - normal * along) * inverse).cast());
         part += dy * normal;
     }
     parts.tile(shape).block((first, 0)).store(part);
@@ -250,27 +319,122 @@ pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
 ) {
     let (first, apart, shape) = (program_id(0), num_programs(0), [1, width]);
     let columns = x.extent(1);
-    let factor =
-        if weighted { weight.tile(shape).at((0, 0)).load().cast::<f32>() } else { Tile::ones(shape) };
+    let factor = times(Tile::ones(shape), weight.tile(shape).at((0, 0)), val(0.0), weighted);
     let (mut of_weights, mut of_biases) = (Tile::<f32>::zeros(shape), Tile::<f32>::zeros(shape));
     for step in 0..(x.extent(0) - first).div_ceil(apart) {
         let row = step * apart + first;
-        let from = x.tile(shape).block((row, 0));
-        let numbers = from.load().cast::<f32>();
+        let numbers = numbers(x.tile(shape).block((row, 0)), columns);
         let dy = dy.tile(shape).block((row, 0)).load().cast::<f32>();
-        let inside = from.positions(1).bitcast::<u32>() < columns;
-        let mean = numbers.sum(1) / columns.cast::<f32>();
-        let centred = select(inside, numbers - mean, 0.0f32);
-        let inverse = inverse(centred, columns, epsilon);
-        let (normal, g) = (centred * inverse, dy * factor);
-        let along = (g * normal).sum(1) / columns.cast::<f32>();
-        let level = g.sum(1) / columns.cast::<f32>();
+        let distance = distances(numbers, mean(numbers.0, columns));
+        let inverse = inverse(distance * distance, columns, epsilon);
+        let (normal, g) = (distance * inverse, dy * factor);
+        let (along, level) = (mean(g * normal, columns), mean(g, columns));
         dx.tile(shape).block((row, 0)).store(((g - level - normal * along) * inverse).cast());
         of_weights += dy * normal;
         of_biases += dy;
     }
     weights.tile(shape).block((first, 0)).store(of_weights);
     biases.tile(shape).block((first, 0)).store(of_biases);
+}
+
+/// Adds to a part of a sum that lies in memory, which begins with the first row.
+#[device]
+fn add_to(part: Place<f32, 2>, x: Tile<f32>) {
+    part.store(part.load() + x);
+}
+
+/// Begins the sums of a program.
+#[device]
+fn clear(parts: View<f32, 2>, row: Val<u32>, width: u32) {
+    for step in 0..parts.extent(1).div_ceil(width) {
+        parts.tile([1, width]).block((row, step)).store(Tile::zeros([1, width]));
+    }
+}
+
+/// [`rms_norm_backward()`] of rows of any length, `width` columns at a time: through each row for the sums over it, and once more for the results,
+/// which are added to the program's row of `parts` in memory.
+#[kernel]
+pub fn rms_norm_backward_long<T: Float, W: Float, U: Float>(
+    x: View<T, 2>,
+    dy: View<T, 2>,
+    weight: View<W, 2>,
+    dx: View<U, 2>,
+    parts: View<f32, 2>,
+    epsilon: Val<f32>,
+    offset: Val<f32>,
+    weighted: bool,
+    width: u32,
+) {
+    let (first, apart, shape) = (program_id(0), num_programs(0), [1, width]);
+    let (columns, steps) = (x.extent(1), x.extent(1).div_ceil(width));
+    clear(parts, first, width);
+    for round in 0..(x.extent(0) - first).div_ceil(apart) {
+        let row = round * apart + first;
+        let numbers = |step: Val<u32>| {
+            let [x, dy] = [x, dy].map(|view| view.tile(shape).block((row, step)).load().cast::<f32>());
+            (x, dy, times(dy, weight.tile(shape).block((0, step)), offset, weighted))
+        };
+        let (mut squares, mut products) = (Tile::<f32>::zeros(shape), Tile::<f32>::zeros(shape));
+        for step in 0..steps {
+            let (x, _, g) = numbers(step);
+            squares += x * x;
+            products += g * x;
+        }
+        let inverse = inverse(squares, columns, epsilon);
+        let along = mean(products, columns) * inverse;
+        for step in 0..steps {
+            let (x, dy, g) = numbers(step);
+            let normal = x * inverse;
+            dx.tile(shape).block((row, step)).store(((g - normal * along) * inverse).cast());
+            add_to(parts.tile(shape).block((first, step)), dy * normal);
+        }
+    }
+}
+
+/// [`layer_norm_backward()`] of rows of any length, in the same way, with the mean of a row before all else.
+#[kernel]
+pub fn layer_norm_backward_long<T: Float, W: Float, U: Float>(
+    x: View<T, 2>,
+    dy: View<T, 2>,
+    weight: View<W, 2>,
+    dx: View<U, 2>,
+    weights: View<f32, 2>,
+    biases: View<f32, 2>,
+    epsilon: Val<f32>,
+    weighted: bool,
+    width: u32,
+) {
+    let (first, apart, shape) = (program_id(0), num_programs(0), [1, width]);
+    let (columns, steps) = (x.extent(1), x.extent(1).div_ceil(width));
+    clear(weights, first, width);
+    clear(biases, first, width);
+    for round in 0..(x.extent(0) - first).div_ceil(apart) {
+        let row = round * apart + first;
+        let numbers = |step: Val<u32>| numbers(x.tile(shape).block((row, step)), columns);
+        let middle = mean_in_steps(|step| numbers(step).0, columns, width);
+        let distances = |step: Val<u32>| {
+            let dy = dy.tile(shape).block((row, step)).load().cast::<f32>();
+            let g = times(dy, weight.tile(shape).block((0, step)), val(0.0), weighted);
+            (distances(numbers(step), middle), dy, g)
+        };
+        let mut squares = Tile::<f32>::zeros(shape);
+        let (mut products, mut sum) = (Tile::<f32>::zeros(shape), Tile::<f32>::zeros(shape));
+        for step in 0..steps {
+            let (distance, _, g) = distances(step);
+            squares += distance * distance;
+            products += g * distance;
+            sum += g;
+        }
+        let inverse = inverse(squares, columns, epsilon);
+        let (along, level) = (mean(products, columns) * inverse, mean(sum, columns));
+        for step in 0..steps {
+            let (distance, dy, g) = distances(step);
+            let normal = distance * inverse;
+            dx.tile(shape).block((row, step)).store(((g - level - normal * along) * inverse).cast());
+            add_to(weights.tile(shape).block((first, step)), dy * normal);
+            add_to(biases.tile(shape).block((first, step)), dy);
+        }
+    }
 }
 
 /// The sum of each column, `shape[0]` rows at a time, `shape[1]` columns by a program.

@@ -4,14 +4,14 @@ use tilewright_lang::tile::prelude::*;
 
 /// The nearest numbers of the type, none beyond the largest.
 #[device]
-fn nearest<Q: Element>(x: Tile<f32>, largest: Val<f32>) -> Tile<Q> {
+pub(super) fn nearest<Q: Element>(x: Tile<f32>, largest: Val<f32>) -> Tile<Q> {
     let x = x.clamp(-largest, largest);
     if Q::ELEMENT.is_int() { x.cast_rounded(Round::Nearest) } else { x.cast() }
 }
 
 /// What numbers are multiplied by, and the scale of the results, from the largest absolute values. Where that is next to zero, the factor is 0.
 #[device]
-fn factor_and_scale(most: Tile<f32>, largest: Val<f32>) -> (Tile<f32>, Tile<f32>) {
+pub(super) fn factor_and_scale(most: Tile<f32>, largest: Val<f32>) -> (Tile<f32>, Tile<f32>) {
     let inverse = Tile::full(most.shape().extents(), largest) / most;
     let tiny = inverse == f32::INFINITY;
     (select(tiny, 0.0f32, inverse), select(tiny, 1.0f32, most / largest))

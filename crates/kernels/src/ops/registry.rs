@@ -1,15 +1,16 @@
 //! Kernels of this folder in configurations that compile, so that tests can find them.
 
 use tilewright_hardware::Arch;
-use tilewright_lang::{Error, Kernel, bf16};
+use tilewright_lang::{E4m3, Error, Kernel, bf16};
 
 use super::{
-    Activation, Form, Kind, Pairs, arg_of_ranks, arg_rows, arg_steps, convert, cross_entropy, cross_entropy_backward, cumulative_sum,
-    dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward, layer_norm_long,
-    permute, quantise_by, quantise_rows, reduce_rows, reduce_steps, rms_norm, rms_norm_adding,
-    rms_norm_adding_long, rms_norm_backward, rms_norm_long, rope, rope_positions, scale_of, softmax,
-    softmax_backward, softmax_long, softmax_masked, softmax_positions, softmax_positions_long, sum_columns,
-    top_k, transpose,
+    Activation, Form, Kind, Pairs, arg_of_ranks, arg_rows, arg_steps, convert, cross_entropy,
+    cross_entropy_backward, cumulative_sum, dequantise, dropout, embedding, glu, glu_backward, layer_norm,
+    layer_norm_backward, layer_norm_backward_long, layer_norm_long, permute, quantise_by, quantise_rows,
+    reduce_rows, reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward,
+    rms_norm_backward_long, rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions,
+    scale_of, softmax, softmax_backward, softmax_long, softmax_masked, softmax_positions,
+    softmax_positions_long, sum_columns, top_k, transpose,
 };
 use crate::Entry;
 
@@ -60,6 +61,18 @@ pub static OPERATORS: &[Entry] = &[
     }),
     entry("rms_norm_backward", "the gradient of RMSNorm of rows of 4096 bf16", || {
         rms_norm_backward::stage::<bf16, f32, bf16>(true, 4096)
+    }),
+    entry("rms_norm_quantised", "RMSNorm of sums in rows of 4096 bf16 as E4m3", || {
+        rms_norm_quantised::stage::<bf16, bf16, E4m3>(true, true, [1, 4096])
+    }),
+    entry("rms_norm_quantised_long", "RMSNorm of rows of any length of bf16 as i8", || {
+        rms_norm_quantised_long::stage::<bf16, bf16, i8>(false, true, 4096)
+    }),
+    entry("rms_norm_backward_long", "the gradient of RMSNorm of rows of any length of bf16", || {
+        rms_norm_backward_long::stage::<bf16, f32, bf16>(true, 4096)
+    }),
+    entry("layer_norm_backward_long", "the gradient of LayerNorm of rows of any length of f32", || {
+        layer_norm_backward_long::stage::<f32, f32, f32>(true, 4096)
     }),
     entry("layer_norm_long", "LayerNorm of rows of any length of f32", || {
         layer_norm_long::stage::<f32, f32, f32>(true, true, 4096)

@@ -16,7 +16,7 @@ use super::cpu::{Grid, count, on_cpu, rounded};
 use super::launch::{Parts, STEP, key, launch, programs, whole_rows};
 use super::quantise::quantise_row;
 use super::rows::{Operands, expect_extents};
-use super::{Error, FloatItem, QuantItem, Rows};
+use super::{Error, FloatItem, QuantItem, Quantise, Rows};
 use crate::device::{Argument, Device, DeviceKind};
 
 /// RMSNorm of each row.
@@ -213,7 +213,11 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         expect_extents("scales", &scales, (rows, 1), "one for each row of `x`")?;
         operands.apart("scales", &scales)?;
         if device.kind() != DeviceKind::Cpu {
-            return Err(Error::no_kernel("RMSNorm with quantised results", device));
+            return match &norm.weight {
+                Some(weight) => norm.launch_quantised(device, &x, residual.as_ref(), weight, (&y, &scales)),
+                // Nobody reads them.
+                None => norm.launch_quantised(device, &x, residual.as_ref(), &x, (&y, &scales)),
+            };
         }
         norm.compute(device, x, residual, |host, mut grid| {
             let mut found = Grid::filled((rows, 1), 1.0);
@@ -329,6 +333,38 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
                 })
             }
         }
+    }
+
+    fn launch_quantised<T: FloatItem, V: FloatItem, Q: QuantItem>(
+        &self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        residual: Option<&(Rows<'_, T>, Rows<'_, T>)>,
+        weight: &Rows<'_, V>,
+        (y, scales): (&Rows<'_, Q>, &Rows<'_, f32>),
+    ) -> Result<(), Error> {
+        if x.extents().1 == 0 {
+            // Nothing has no mean, but a scale.
+            return Quantise::per_row().run(device, *x, *y, *scales);
+        }
+        let (weighted, adding) = (self.weight.is_some(), residual.is_some());
+        // Nobody reads or writes them, either, where nothing is added.
+        let (residual, sum) = residual.copied().unwrap_or((*x, *x));
+        let (whole, shape) = match whole_rows(device, x.extents()) {
+            Some(shape) => (true, shape),
+            None => (false, [1, STEP]),
+        };
+        let name = if whole { "rms_norm_quantised" } else { "rms_norm_quantised_long" };
+        let elements = [T::ELEMENT, V::ELEMENT, Q::ELEMENT];
+        let key = key(name, &elements, &[adding.into(), weighted.into()], shape);
+        let (from, residual, weight) = (x.tensor(), residual.tensor(), weight.tensor());
+        let (sum, to, scales) = (sum.tensor(), y.tensor(), scales.tensor());
+        let arguments: &[&dyn Argument] =
+            &[&from, &residual, &weight, &sum, &to, &scales, &self.epsilon, &self.offset, &Q::LARGEST];
+        launch(device, &key, [programs(x.extents(), shape)[0], 1], arguments, || match whole {
+            true => kernels::rms_norm_quantised::stage::<T, V, Q>(adding, weighted, shape),
+            false => kernels::rms_norm_quantised_long::stage::<T, V, Q>(adding, weighted, STEP),
+        })
     }
 
     fn launch_backward<T: FloatItem, V: FloatItem, U: FloatItem>(

@@ -239,6 +239,75 @@ fn quantised<T: Sample, Q: QuantItem>() {
     }
 }
 
+/// RMSNorm in 8 bits: scales of all rows, and numbers that are the same or next to each other, as the last bit of a norm may differ.
+fn quantised_norms<T: Sample, Q: QuantItem + PartialEq + std::fmt::Debug>(next: impl Fn(f32) -> f32) {
+    for (extents, lies) in [(1, 1), (7, 3), (9, 33), (6, 1000)].into_iter().zip(ALL_LIES) {
+        for adding in [false, true] {
+            let [cpu, simulated] = [Device::cpu(), Device::simulator()].map(|device| {
+                let count = extents.0 * extents.1;
+                let mut numbers: Vec<T> = normals(1, count, 2.0).into_iter().map(T::of).collect();
+                if extents.0 > 5 {
+                    // A row of zeros, one with NaN, with infinity, of numbers next to zero.
+                    let row = |i: usize| i * extents.1..(i + 1) * extents.1;
+                    numbers[row(1)].fill(T::of(0.0));
+                    numbers[row(2)][0] = T::of(f64::NAN);
+                    numbers[row(3)][extents.1 - 1] = T::of(f64::NEG_INFINITY);
+                    numbers[row(4)].fill(T::of(6e-8));
+                }
+                let x = Matrix::new(&device, extents, lies, &numbers, T::of(0.25));
+                // Nothing is added to zeros, so that they stay.
+                let added: Vec<T> = numbers.iter().map(|x| T::of(x.value() * 0.5)).collect();
+                let residual = Matrix::new(&device, extents, Lies::Padded, &added, T::of(0.25));
+                let weights: Vec<T> = normals(3, extents.1, 1.0).into_iter().map(T::of).collect();
+                let weights = device.upload(&weights).unwrap();
+                let gap = Q::from_f32(1.0);
+                let q = Matrix::new(&device, extents, lies, &vec![gap; count], gap);
+                let scales = device.alloc::<f32>(extents.0).unwrap();
+                let norm = RmsNorm::new(1e-5).weight(&weights).offset(1.0);
+                if adding {
+                    // In place: the sum takes the place of `x`.
+                    norm.quantise_adding(&device, x.view(), residual.view(), x.view(), q.view(), &scales)
+                } else {
+                    norm.quantise(&device, x.view(), q.view(), &scales)
+                }
+                .unwrap();
+                (q.read(gap), scales.to_vec().unwrap(), x.read(T::of(0.25)))
+            });
+            let context = format!("{} as {} {extents:?} {lies:?}, adding: {adding}", T::ELEMENT, Q::ELEMENT);
+            for (want, found) in cpu.1.iter().zip(&simulated.1) {
+                let near = (want - found).abs() <= 1e-5 * want.abs();
+                assert!(near || (want.is_nan() && found.is_nan()), "{context}: {found}, on the CPU {want}");
+            }
+            for (i, (want, found)) in cpu.0.iter().zip(&simulated.0).enumerate() {
+                let (want, found) = (want.to_f32(), found.to_f32());
+                let same = want == found || (want.is_nan() && found.is_nan());
+                assert!(same || (want - found).abs() <= next(want), "{context}: {i} is {found}, not {want}");
+            }
+            let bits = |sums: &[T]| sums.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            let nan = |sums: &[T]| sums.iter().map(|x| x.value().is_nan()).collect::<Vec<_>>();
+            assert_eq!(nan(&cpu.2), nan(&simulated.2), "{context}");
+            if !nan(&cpu.2).contains(&true) {
+                assert_eq!(bits(&cpu.2), bits(&simulated.2), "{context}");
+            }
+        }
+    }
+}
+
+#[test]
+fn quantised_norms_of_kernels() {
+    let of_floats = |x: f32| 2f32.powf(x.abs().log2().floor().max(-6.0) - 2.0);
+    quantised_norms::<f32, E4m3>(of_floats);
+    quantised_norms::<bf16, E4m3>(of_floats);
+    quantised_norms::<f32, i8>(|_| 1.0);
+    quantised_norms::<f16, i8>(|_| 1.0);
+    // No columns: scales of nothing.
+    let device = Device::simulator();
+    let (x, q) = (device.alloc::<f32>(0).unwrap(), device.alloc::<i8>(0).unwrap());
+    let scales = device.alloc::<f32>(3).unwrap();
+    RmsNorm::new(1e-5).quantise(&device, Rows::new(&x, 3, 0), Rows::new(&q, 3, 0), &scales).unwrap();
+    assert_eq!(scales.to_vec().unwrap(), [1.0; 3]);
+}
+
 #[test]
 fn more_kernels_of_f32() {
     more_operators::<f32>();
