@@ -34,7 +34,12 @@ fn is_uniform(data: &OpData) -> bool {
                     | Special::NctaidZ
             )
         ),
-        Opcode::Load | Opcode::LoadIf | Opcode::GridWait | Opcode::GridLaunch | Opcode::Assert => true,
+        Opcode::Load
+        | Opcode::LoadIf
+        | Opcode::BulkPrefetch
+        | Opcode::GridWait
+        | Opcode::GridLaunch
+        | Opcode::Assert => true,
         code => info.is_pure() || carries(code),
     }
 }

@@ -1,6 +1,6 @@
 //! [`View`]: a tensor in memory, and the boxes of it that tiles are loaded from and stored to.
 
-use tilewright_ir::{Attr, Cache, Evict, Opcode, Type, Value};
+use tilewright_ir::{Attr, Cache, Cmp, Evict, Opcode, Type, Value};
 
 use super::position::{Position, TileCoordinate};
 use super::program::{grouped_order, program_id};
@@ -8,9 +8,9 @@ use super::value::{Tile, TileOperand, axis_of, grown, shape_of};
 use crate::element::Element;
 use crate::kernel::{Argument, declare, declare_memory};
 use crate::memory::Global;
-use crate::stage::Carry;
+use crate::stage::{Carry, compare};
 use crate::trace::{self, Partition, ViewParameter};
-use crate::value::{Operand, Val};
+use crate::value::{Operand, Val, select};
 
 /// A tensor of `R` dimensions in global memory: a pointer, how far it extends along each axis, and the distances of neighbours along
 /// each axis in elements.
@@ -567,6 +567,44 @@ impl<T: Element, const R: usize> Place<T, R> {
         let ty = Tile::<T>::ty(shape_of(&self.shape));
         let operands = std::iter::once(self.view.ptr.id).chain(self.bounds()).chain([pad.id]);
         Tile::of(trace::value(Opcode::TileLoad, operands, self.attrs(), ty))
+    }
+
+    /// Asks for the box, one row of neighbours in memory, to be brought to the cache that all programs share: for the program that loads it
+    /// a little later. Nothing is asked for where the view ends or its elements have gaps; where alignment is unknown nothing happens.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    /// #[kernel]
+    /// fn double(x: View<f32, 2>, y: View<f32, 2>, columns: u32, ahead: u32) {
+    ///     let row = program_id(0);
+    ///     x.tile([1, columns]).at((row + ahead, 0)).prefetch();
+    ///     let x = x.tile([1, columns]).at((row, 0)).load();
+    ///     y.tile([1, columns]).at((row, 0)).store(x + x);
+    /// }
+    /// assert!(double::stage(65536, 64)?.ir().contains("bulk_prefetch"));
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn prefetch(self) {
+        trace::here();
+        let last = R - 1;
+        if self.shape[..last].iter().any(|&extent| extent != 1) {
+            trace::error(format!(
+                "a prefetch of {:?}; expected one row, all extents but the last 1",
+                self.shape
+            ));
+            return;
+        }
+        let (start, shape) = (self.starts[last], i32::try_from(self.shape[last]).unwrap_or(i32::MAX));
+        let count = (self.view.extents[last].cast::<i32>() - start).min(shape).max(0);
+        let mut inside = compare(self.view.strides[last], 1i64, Cmp::Eq) & compare(start, 0, Cmp::Ge);
+        let mut at = start.cast::<i64>();
+        for axis in 0..last {
+            inside &= compare(self.starts[axis].bitcast::<u32>(), self.view.extents[axis], Cmp::Lt);
+            at += self.starts[axis].cast::<i64>() * self.view.strides[axis];
+        }
+        let bytes = select(inside, count.bitcast::<u32>() * T::ELEMENT.bytes(), 0u32);
+        trace::effect(Opcode::BulkPrefetch, [self.view.ptr.at(at).id, bytes.id], []);
     }
 
     /// Stores a tile, broadcast to the box; elements outside of the view are dropped.

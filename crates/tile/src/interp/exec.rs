@@ -51,6 +51,7 @@ pub(super) fn handles(code: Opcode) -> bool {
             | O::Load
             | O::LoadIf
             | O::Assert
+            | O::BulkPrefetch
             | O::GridWait
             | O::GridLaunch
             | O::Splat
@@ -172,7 +173,7 @@ impl Machine<'_, '_, '_> {
                     return Err(InterpError::Stopped { site: self.site(data), message }.into());
                 }
             }
-            Opcode::GridWait | Opcode::GridLaunch => {}
+            Opcode::BulkPrefetch | Opcode::GridWait | Opcode::GridLaunch => {}
             Opcode::Load | Opcode::LoadIf => self.load(data)?,
             Opcode::TileLoad => self.tile_load(data)?,
             Opcode::TileStore => self.tile_store(data)?,

@@ -25,8 +25,8 @@ pub(super) struct Scratch {
     size: u32,
     next: u32,
     pending: Vec<(Range<u32>, bool)>,
-    /// Whether all blocks of the program are known to have started.
-    started: bool,
+    /// Whether this block has told the others that it runs, and nobody has waited for them yet.
+    announced: bool,
     /// What blocks have written to or read since they all met last: each other's memory, or their own up to their last barrier.
     remote: Vec<Range<u32>>,
     /// What this program did to global memory since its threads met last.
@@ -198,8 +198,24 @@ impl Lowering<'_> {
         self.scratch.global.push(access);
     }
 
+    /// Tells the other blocks of the program that this one runs, so that they can write to its memory.
+    pub(super) fn announce(&mut self) {
+        if self.team().blocks > 1 {
+            self.push(Opcode::ClusterArrive, [], [Order::Release.into(), Flags::ALIGNED.into()], []);
+            self.scratch.announced = true;
+        }
+    }
+
+    /// Waits until all blocks of the program run: before the first way into a loop or branch, at the latest, so that it is done once.
+    pub(super) fn await_others(&mut self) {
+        if std::mem::take(&mut self.scratch.announced) {
+            self.push(Opcode::ClusterWait, [], [Order::Acquire.into(), Flags::ALIGNED.into()], []);
+        }
+    }
+
     /// All blocks of the program meet.
     pub(super) fn cluster_barrier(&mut self) {
+        self.await_others();
         self.push(Opcode::ClusterArrive, [], [Order::Release.into(), Flags::ALIGNED.into()], []);
         self.push(Opcode::ClusterWait, [], [Order::Acquire.into(), Flags::ALIGNED.into()], []);
         self.scratch.pending.clear();
@@ -210,9 +226,9 @@ impl Lowering<'_> {
     /// Says that blocks are about to write to a piece of each other's memory: all of them run, and nobody reads there any more.
     pub(super) fn touch_remote(&mut self, piece: &Range<u32>) {
         let meets = |other: &Range<u32>| other.start < piece.end && piece.start < other.end;
-        if !self.scratch.started || self.scratch.remote.iter().any(meets) || self.scratch.meets(piece, true) {
+        self.await_others();
+        if self.scratch.remote.iter().any(meets) || self.scratch.meets(piece, true) {
             self.cluster_barrier();
-            self.scratch.started = self.scratch.started || self.builder.depth() == 1;
         }
         self.scratch.remote.push(piece.clone());
     }

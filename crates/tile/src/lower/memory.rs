@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use tilewright_hardware::Arch;
 use tilewright_ir::{AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type, Value};
 use tilewright_passes::RemarkKind;
 
@@ -88,6 +89,36 @@ impl Lowering<'_> {
             };
         }
         Ok(())
+    }
+
+    /// One thread asks for what the program will not load itself. Without clusters there is no instruction for it, and it is only a hint.
+    pub(super) fn prefetch(&mut self, data: &OpData) {
+        if !self.arch.supports(Arch::SM_90) || self.align.at(data.operands[0], 0) < 16 {
+            self.remark(
+                RemarkKind::Missed,
+                "nothing is brought to the cache: it takes sm_90, and rows aligned to 16 bytes".to_owned(),
+            );
+            return;
+        }
+        let (address, bytes) = (self.scalar(data.operands[0]), self.scalar(data.operands[1]));
+        let (whole, zero) = (self.u32(!15), self.u32(0));
+        let bytes = self.binary(Opcode::And, bytes, whole);
+        let any = self.value(Opcode::Cmp, [bytes, zero], [Cmp::Ne.into()], Type::BOOL);
+        let holders: &[Holder] =
+            if self.team().blocks > 1 { &Holder::ALL } else { &[Holder::Lane, Holder::Warp] };
+        let mut numbers = zero;
+        for &holder in holders {
+            let number = self.number(holder);
+            numbers = self.early(Opcode::Or, [numbers, number], [], Type::U32);
+        }
+        let first = self.early(Opcode::Cmp, [numbers, zero], [Cmp::Eq.into()], Type::BOOL);
+        let here = self.binary(Opcode::And, first, any);
+        let op = self.push(Opcode::If, [here], [], []);
+        let _ = self.fill(op, |this, _| {
+            this.push(Opcode::BulkPrefetch, [address, bytes], [], []);
+            Ok(Vec::new())
+        });
+        let _ = self.fill(op, |_, _| Ok(Vec::new()));
     }
 
     /// A box is about to be read or written, by threads that each have their own elements of it unless some hold copies.

@@ -163,7 +163,9 @@ fn lower_with(func: &Func, arch: Arch, scratch: u32) -> Result<(Lowered, u32), L
     if lowering.specialises {
         lowering.specialised()?;
     } else {
+        lowering.announce();
         lowering.region(func.body())?;
+        lowering.await_others();
     }
     let scratch = lowering.scratch.size();
     Ok((Lowered { resident, ..lowering.finish() }, scratch))
@@ -280,7 +282,7 @@ impl Lowering<'_> {
             Opcode::For if ahead || scalars => self.for_loop(data)?,
             Opcode::While if scalars => self.while_loop(data)?,
             Opcode::If if scalars => self.branch(data)?,
-            Opcode::For | Opcode::While | Opcode::If | Opcode::Assert => {}
+            Opcode::For | Opcode::While | Opcode::If | Opcode::Assert | Opcode::BulkPrefetch => {}
             _ if data.info().group == Group::Program => {}
             _ => self.copy(data),
         }
@@ -318,6 +320,7 @@ impl Lowering<'_> {
             Opcode::Gather => self.gather(data),
             Opcode::Scatter => self.scatter(data),
             Opcode::TileAtomic => self.atomic(data),
+            Opcode::BulkPrefetch => self.prefetch(data),
             Opcode::For => self.for_loop(data)?,
             Opcode::While => self.while_loop(data)?,
             Opcode::If => self.branch(data)?,
@@ -603,6 +606,7 @@ impl Lowering<'_> {
 
     fn for_loop(&mut self, data: &OpData) -> Result<()> {
         let body = data.regions[0];
+        self.await_others();
         let ahead = self.ring.is_some() && self.runs_ahead(body);
         let places = if ahead && !self.loads { self.in_place(data) } else { HashMap::new() };
         let all = self.source.region(body).args[1..].to_vec();
@@ -713,6 +717,7 @@ impl Lowering<'_> {
     }
 
     fn while_loop(&mut self, data: &OpData) -> Result<()> {
+        self.await_others();
         let (test, body) = (data.regions[0], data.regions[1]);
         let carried = self.carried(&self.source.region(test).args);
         let passed = self.carried(&self.source.region(body).args);
@@ -750,6 +755,7 @@ impl Lowering<'_> {
     }
 
     fn branch(&mut self, data: &OpData) -> Result<()> {
+        self.await_others();
         let condition = self.scalar(data.operands[0]);
         let kept = self.carried(&data.results);
         let types = self.flat_types(&kept);
