@@ -70,7 +70,9 @@ pub use memory::{
 };
 #[cfg(feature = "nvrtc")]
 pub use nvrtc::{CompiledSource, CudaSource, nvrtc_version};
-pub use pack::{Form, Pack, PackBuilder, PackError, PackedKernel, PackedKernelRef};
+pub use pack::{
+    Form, Pack, PackBuilder, PackError, PackedKernel, PackedKernelRef, PackedVariant, PackedVariantRef,
+};
 pub use stream::{Stream, StreamOptions};
 pub use tensor_map::TensorMap;
 pub use tilewright_ptx::{Access, Parameter, ParameterKind, PointerSpace, Signature};

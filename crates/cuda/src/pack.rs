@@ -1,12 +1,18 @@
 //! Packs: compiled kernels in one run of bytes, for programs that carry theirs with `include_bytes!`.
 //!
-//! A pack holds kernels under names, each for one or more targets, as a cubin or as PTX, with what a launch must know.
-//! [`Pack::select`] finds the one for a GPU: no compiler and, with a cubin, no JIT.
+//! A pack holds kernels, each for one or more targets, as a cubin or as PTX, with what a launch must know. [`Pack::select`] finds
+//! the one for a GPU: no compiler and, with a cubin, no JIT.
+//!
+//! A kernel is found by its name, or by what it was compiled from: its [source](PackedKernel::source), and of a kernel that was
+//! compiled for certain arguments the [facts](PackedVariant) about these. What sources, facts and tensor maps are is known to who
+//! compiles and launches; here they are a hash and text.
 //!
 //! ```text
 //! magic 8 | version u32 | length of the pack u64 | number of kernels u64 | kernels | SHA-256 of all before
 //! kernel: name, target, signatures, producer, code (each a u64 length and bytes) | form u8 | shared memory u32
-//!         | block, cluster (each a u8, and three u32 where that is 1)
+//!         | overlaps u8 | block, cluster (each a u8, and three u32 where that is 1)
+//!         | source (a u8, and 32 bytes where that is 1)
+//!         | variant (a u8, and where that is 1 facts, maps, and a u8 with a u32 where that is 1: resident)
 //! ```
 //!
 //! Numbers are little-endian and nothing is aligned. Reading copies nothing, trusts no length, and ends in a [`PackError`]
@@ -17,11 +23,12 @@ use std::fmt;
 use thiserror::Error;
 use tilewright_ptx::{Specificity, Target};
 
+use crate::cache::Key;
 use crate::cache::wire::{self, CHECKSUM, Reader};
 use crate::device::ComputeCapability;
 
 const MAGIC: &[u8; 8] = b"TWpack\r\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER: usize = 8 + 4 + 8 + 8;
 
 /// What the code of a kernel is.
@@ -74,8 +81,26 @@ pub struct PackedKernel {
     pub block: Option<[u32; 3]>,
     /// Blocks a cluster, where the kernel asks for a certain number.
     pub cluster: Option<[u32; 3]>,
+    /// Whether it waits by itself for the kernels before it, so that a launch may let it start before they have ended.
+    pub overlaps: bool,
     /// What made it, for people.
     pub producer: String,
+    /// A hash of what it was compiled from, where it is to be found by that.
+    pub source: Option<Key>,
+    /// What it was compiled for, if not for any arguments; then it is not found by its name.
+    pub variant: Option<PackedVariant>,
+}
+
+/// Arguments that a kernel in a pack was compiled for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackedVariant {
+    /// What must be true of the arguments, as text.
+    pub facts: String,
+    /// Tensor maps that a launch makes and passes after all other arguments, as text.
+    pub maps: String,
+    /// Blocks on each multiprocessor that take turns at the work, if they do: a launch needs no more, and passes how many it would else have
+    /// after the maps.
+    pub resident: Option<u32>,
 }
 
 /// A kernel in a pack.
@@ -97,8 +122,26 @@ pub struct PackedKernelRef<'a> {
     pub block: Option<[u32; 3]>,
     /// Blocks a cluster, where the kernel asks for a certain number.
     pub cluster: Option<[u32; 3]>,
+    /// Whether it waits by itself for the kernels before it, so that a launch may let it start before they have ended.
+    pub overlaps: bool,
     /// What made it, for people.
     pub producer: &'a str,
+    /// A hash of what it was compiled from, where it is to be found by that.
+    pub source: Option<Key>,
+    /// What it was compiled for, if not for any arguments; then it is not found by its name.
+    pub variant: Option<PackedVariantRef<'a>>,
+}
+
+/// Arguments that a kernel in a pack was compiled for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PackedVariantRef<'a> {
+    /// What must be true of the arguments, as text.
+    pub facts: &'a str,
+    /// Tensor maps that a launch makes and passes after all other arguments, as text.
+    pub maps: &'a str,
+    /// Blocks on each multiprocessor that take turns at the work, if they do: a launch needs no more, and passes how many it would else have
+    /// after the maps.
+    pub resident: Option<u32>,
 }
 
 /// Why bytes are not a pack.
@@ -161,7 +204,10 @@ pub enum PackError {
 ///         shared_dynamic: 0,
 ///         block: Some([128, 1, 1]),
 ///         cluster: None,
+///         overlaps: false,
 ///         producer: "tilewright".into(),
+///         source: None,
+///         variant: None,
 ///     })
 /// };
 /// let bytes = PackBuilder::new()
@@ -188,15 +234,9 @@ impl PackBuilder {
         PackBuilder::default()
     }
 
-    /// Adds a kernel, in place of one with the same name, target and form.
+    /// Adds a kernel, in place of one with the same name, target, form, source and variant.
     pub fn kernel(mut self, kernel: PackedKernel) -> PackBuilder {
-        let same = |other: &&mut PackedKernel| {
-            (&other.name, other.target, other.form) == (&kernel.name, kernel.target, kernel.form)
-        };
-        match self.kernels.iter_mut().find(same) {
-            Some(other) => *other = kernel,
-            None => self.kernels.push(kernel),
-        }
+        self.extend([kernel]);
         self
     }
 
@@ -216,7 +256,27 @@ impl PackBuilder {
     }
 }
 
+/// Each as [`PackBuilder::kernel`] adds it.
+impl Extend<PackedKernel> for PackBuilder {
+    fn extend<I: IntoIterator<Item = PackedKernel>>(&mut self, kernels: I) {
+        for kernel in kernels {
+            match self.kernels.iter_mut().find(|other| other.is_instead_of(&kernel)) {
+                Some(other) => *other = kernel,
+                None => self.kernels.push(kernel),
+            }
+        }
+    }
+}
+
 impl PackedKernel {
+    /// Whether the two would be found by the same question.
+    fn is_instead_of(&self, other: &PackedKernel) -> bool {
+        let facts = |kernel: &PackedKernel| kernel.variant.as_ref().map(|variant| variant.facts.clone());
+        (&self.name, self.target, self.form, self.source)
+            == (&other.name, other.target, other.form, other.source)
+            && facts(self) == facts(other)
+    }
+
     fn write(&self, to: &mut Vec<u8>) {
         let target = self.target.to_string();
         for text in [&self.name, &target, &self.signatures, &self.producer] {
@@ -225,9 +285,20 @@ impl PackedKernel {
         wire::put_field(to, &self.code);
         to.push(self.form.code());
         to.extend_from_slice(&self.shared_dynamic.to_le_bytes());
+        to.push(u8::from(self.overlaps));
         for extent in [self.block, self.cluster] {
             to.push(u8::from(extent.is_some()));
             to.extend(extent.iter().flatten().flat_map(|size| size.to_le_bytes()));
+        }
+        to.push(u8::from(self.source.is_some()));
+        to.extend(self.source.iter().flat_map(Key::bytes));
+        to.push(u8::from(self.variant.is_some()));
+        for text in self.variant.iter().flat_map(|variant| [&variant.facts, &variant.maps]) {
+            wire::put_field(to, text.as_bytes());
+        }
+        if let Some(PackedVariant { resident, .. }) = &self.variant {
+            to.push(u8::from(resident.is_some()));
+            to.extend(resident.iter().flat_map(|blocks| blocks.to_le_bytes()));
         }
     }
 }
@@ -241,9 +312,33 @@ impl<'a> PackedKernelRef<'a> {
         let code = reader.field().ok_or("code")?;
         let form = reader.u8().and_then(Form::from_code).ok_or("form")?;
         let shared_dynamic = reader.u32().ok_or("size of shared memory")?;
+        let overlaps = read_flag(reader).ok_or("mark of overlaps")?;
         let block = read_extent(reader).ok_or("block")?;
         let cluster = read_extent(reader).ok_or("cluster")?;
-        Ok(PackedKernelRef { name, target, form, code, signatures, shared_dynamic, block, cluster, producer })
+        let source = read_if(reader, |reader| reader.array().map(Key::from_bytes)).ok_or("source")?;
+        let variant = |reader: &mut Reader<'a>| {
+            let (facts, maps) = (reader.text()?, reader.text()?);
+            Some(PackedVariantRef { facts, maps, resident: read_if(reader, Reader::u32)? })
+        };
+        let variant = read_if(reader, variant).ok_or("variant")?;
+        Ok(PackedKernelRef {
+            name,
+            target,
+            form,
+            code,
+            signatures,
+            shared_dynamic,
+            block,
+            cluster,
+            overlaps,
+            producer,
+            source,
+            variant,
+        })
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.name == name && self.variant.is_none()
     }
 
     /// How well it suits a chip, the larger the better; `None` where it does not run there.
@@ -275,12 +370,24 @@ enum Place {
     Exact,
 }
 
-fn read_extent(reader: &mut Reader<'_>) -> Option<Option<[u32; 3]>> {
+fn read_flag(reader: &mut Reader<'_>) -> Option<bool> {
     match reader.u8()? {
-        0 => Some(None),
-        1 => Some(Some([reader.u32()?, reader.u32()?, reader.u32()?])),
+        0 => Some(false),
+        1 => Some(true),
         _ => None,
     }
+}
+
+/// What follows a mark that says whether it follows.
+fn read_if<'a, T>(
+    reader: &mut Reader<'a>,
+    read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
+) -> Option<Option<T>> {
+    if read_flag(reader)? { read(reader).map(Some) } else { Some(None) }
+}
+
+fn read_extent(reader: &mut Reader<'_>) -> Option<Option<[u32; 3]>> {
+    read_if(reader, |reader| Some([reader.u32()?, reader.u32()?, reader.u32()?]))
 }
 
 /// Compiled kernels, read in place.
@@ -339,9 +446,30 @@ impl<'a> Pack<'a> {
     /// The kernel of this name that suits the GPU best, if one runs there: a cubin of exactly that chip, else a cubin of
     /// an earlier chip of the same generation (plain targets only), else PTX that the chip can take. Of two alike, the one
     /// that may use more of the chip: `sm_90a` before `sm_90`, and `sm_86` before `sm_80`.
+    ///
+    /// Kernels for certain arguments are not found by name, nor is any where kernels of several sources share it.
     pub fn select(&self, name: &str, chip: ComputeCapability) -> Option<&PackedKernelRef<'a>> {
-        let ranked = self.kernels.iter().filter(|kernel| kernel.name == name);
-        let ranked = ranked.filter_map(|kernel| Some((kernel.rank(chip)?, kernel)));
-        ranked.max_by(|(one, _), (other, _)| one.cmp(other)).map(|(_, kernel)| kernel)
+        self.select_by(chip, self.named(name))
+    }
+
+    /// A wish for [`Pack::select_by`]: the kernel of this name, if it is the only one of the name.
+    pub fn named<'n>(&self, name: &'n str) -> impl Fn(&PackedKernelRef<'_>) -> Option<()> + use<'n> {
+        let mut sources =
+            self.kernels.iter().filter(|kernel| kernel.is_named(name)).map(|kernel| kernel.source);
+        let first = sources.next();
+        let clear = sources.all(|source| Some(source) == first);
+        move |kernel| (clear && kernel.is_named(name)).then_some(())
+    }
+
+    /// The kernel that is wished for most among those that run on the GPU; of several alike, the one that suits it best, as
+    /// [`Pack::select`] says. A wish of nothing leaves a kernel out.
+    pub fn select_by<W: Ord>(
+        &self,
+        chip: ComputeCapability,
+        wish: impl Fn(&PackedKernelRef<'a>) -> Option<W>,
+    ) -> Option<&PackedKernelRef<'a>> {
+        let ranked =
+            self.kernels.iter().filter_map(|kernel| Some((wish(kernel)?, kernel.rank(chip)?, kernel)));
+        ranked.max_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1))).map(|(.., kernel)| kernel)
     }
 }

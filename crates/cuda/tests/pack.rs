@@ -3,7 +3,9 @@
 
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
-use tilewright_cuda::{ComputeCapability, Form, Pack, PackBuilder, PackError, PackedKernel, PackedKernelRef};
+use tilewright_cuda::{
+    ComputeCapability, Form, Key, Pack, PackBuilder, PackError, PackedKernel, PackedKernelRef, PackedVariant,
+};
 
 fn kernel(name: &str, target: &str, form: Form) -> PackedKernel {
     PackedKernel {
@@ -15,7 +17,10 @@ fn kernel(name: &str, target: &str, form: Form) -> PackedKernel {
         shared_dynamic: 1 << 16,
         block: Some([128, 2, 1]),
         cluster: None,
+        overlaps: false,
         producer: "tilewright 0.1".into(),
+        source: None,
+        variant: None,
     }
 }
 
@@ -33,7 +38,14 @@ fn owned(kernel: &PackedKernelRef<'_>) -> PackedKernel {
         shared_dynamic: kernel.shared_dynamic,
         block: kernel.block,
         cluster: kernel.cluster,
+        overlaps: kernel.overlaps,
         producer: kernel.producer.into(),
+        source: kernel.source,
+        variant: kernel.variant.map(|variant| PackedVariant {
+            facts: variant.facts.into(),
+            maps: variant.maps.into(),
+            resident: variant.resident,
+        }),
     }
 }
 
@@ -109,6 +121,50 @@ fn adding_again_replaces() {
 }
 
 #[test]
+fn variants_are_found_by_wishes_and_not_by_name() {
+    let chip = ComputeCapability { major: 9, minor: 0 };
+    let source = |text: &str| Some(Key::builder().field("source", text).finish());
+    let variant = |target: &str, facts: &str| PackedKernel {
+        source: source("softmax"),
+        variant: Some(PackedVariant { facts: facts.into(), ..PackedVariant::default() }),
+        ..kernel("softmax", target, Form::Ptx)
+    };
+    let bytes = pack([
+        variant("sm_80", "x is 1"),
+        variant("sm_90", "x is 1"),
+        variant("sm_90a", "x is 1"),
+        variant("sm_80", "x is 12"),
+        variant("sm_100", "x is 123"),
+        variant("sm_80", "x is 12"),
+    ]);
+    let pack_of_variants = Pack::parse(&bytes).unwrap();
+    assert_eq!(pack_of_variants.kernels().len(), 5, "the last is in place of one before");
+    assert_eq!(pack_of_variants.select("softmax", chip), None);
+    let wished = |wish: &dyn Fn(&PackedKernelRef<'_>) -> Option<usize>| {
+        let found = pack_of_variants.select_by(chip, wish)?;
+        Some((found.target.to_string(), found.variant?.facts))
+    };
+    let longest = |kernel: &PackedKernelRef<'_>| Some(kernel.variant?.facts.len());
+    assert_eq!(
+        wished(&longest),
+        Some(("sm_80".into(), "x is 12")),
+        "what does not run on the chip is left out"
+    );
+    let same = |kernel: &PackedKernelRef<'_>| kernel.variant.filter(|v| v.facts == "x is 1").map(|_| 0);
+    assert_eq!(wished(&same), Some(("sm_90a".into(), "x is 1")), "of kernels alike, the one for the chip");
+    assert_eq!(wished(&|_| None), None);
+
+    // Two sources under one name: asking by name would be asking for either.
+    let two = |other: &str| {
+        let of = |from: &str, target| PackedKernel { source: source(from), ..kernel("a", target, Form::Ptx) };
+        let bytes = pack([of("one", "sm_80"), of(other, "sm_90")]);
+        Pack::parse(&bytes).unwrap().select("a", chip).map(|kernel| kernel.target.to_string())
+    };
+    assert_eq!(two("one"), Some("sm_90".to_owned()));
+    assert_eq!(two("another"), None);
+}
+
+#[test]
 fn errors_say_what_was_found() {
     let bytes = pack([kernel("a", "sm_80", Form::Ptx)]);
     let error = |bytes: &[u8]| Pack::parse(bytes).unwrap_err();
@@ -149,12 +205,17 @@ fn a_pack_with_a_right_checksum_and_wrong_parts_is_refused() {
     assert_eq!(change(36, b"\xff"), Err(PackError::Kernel { index: 0, part: "name" }));
     let target = bytes.windows(5).position(|window| window == b"sm_80").unwrap();
     assert_eq!(change(target, b"sm-80"), Err(PackError::Kernel { index: 0, part: "target" }));
-    // Behind the code: form, shared memory, block with three sizes, no cluster, checksum.
+    // Behind the code: form, shared memory, no overlaps, block with three sizes, no cluster, no source, no variant, checksum.
     let end = bytes.len() - 32;
-    assert_eq!(change(end - 1, &[2]), Err(PackError::Kernel { index: 0, part: "cluster" }));
-    assert_eq!(change(end - 14, &[7]), Err(PackError::Kernel { index: 0, part: "block" }));
-    assert_eq!(change(end - 19, &[2]), Err(PackError::Kernel { index: 0, part: "form" }));
-    assert_eq!(change(end - 19, &[1]), Ok(1));
+    let part = |part| Err(PackError::Kernel { index: 0, part });
+    assert_eq!(change(end - 1, &[2]), part("variant"));
+    assert_eq!(change(end - 1, &[1]), part("variant"));
+    assert_eq!(change(end - 2, &[1]), part("source"));
+    assert_eq!(change(end - 3, &[2]), part("cluster"));
+    assert_eq!(change(end - 16, &[7]), part("block"));
+    assert_eq!(change(end - 17, &[2]), part("mark of overlaps"));
+    assert_eq!(change(end - 22, &[2]), part("form"));
+    assert_eq!(change(end - 22, &[1]), Ok(1));
 }
 
 fn any_kernel() -> impl Strategy<Value = PackedKernel> {
@@ -162,17 +223,29 @@ fn any_kernel() -> impl Strategy<Value = PackedKernel> {
     let target = prop_oneof!["sm_[1-9][0-9]{1,2}[af]?", Just("sm_90a".to_string())];
     let texts = (".{0,12}", target, ".{0,40}", ".{0,12}");
     let code = proptest::collection::vec(any::<u8>(), 0..200);
-    (texts, any::<bool>(), code, any::<u32>(), extent(), extent()).prop_map(
-        |((name, target, signatures, producer), cubin, code, shared_dynamic, block, cluster)| PackedKernel {
-            name,
-            target: target.parse().unwrap(),
-            form: if cubin { Form::Cubin } else { Form::Ptx },
-            code,
-            signatures,
-            shared_dynamic,
-            block,
-            cluster,
-            producer,
+    let source =
+        proptest::option::of(".{0,4}".prop_map(|text| Key::builder().field("source", text).finish()));
+    let variant = proptest::option::of((".{0,20}", ".{0,20}", proptest::option::of(any::<u32>())));
+    let variant = variant
+        .prop_map(|texts| texts.map(|(facts, maps, resident)| PackedVariant { facts, maps, resident }));
+    let flags = (any::<bool>(), any::<bool>());
+    (texts, flags, code, any::<u32>(), extent(), extent(), source, variant).prop_map(
+        |(texts, (cubin, overlaps), code, shared_dynamic, block, cluster, source, variant)| {
+            let (name, target, signatures, producer) = texts;
+            PackedKernel {
+                name,
+                target: target.parse().unwrap(),
+                form: if cubin { Form::Cubin } else { Form::Ptx },
+                code,
+                signatures,
+                shared_dynamic,
+                block,
+                cluster,
+                overlaps,
+                producer,
+                source,
+                variant,
+            }
         },
     )
 }
@@ -181,7 +254,10 @@ fn distinct(kernels: Vec<PackedKernel>) -> Vec<PackedKernel> {
     let mut seen = std::collections::HashSet::new();
     kernels
         .into_iter()
-        .filter(|kernel| seen.insert((kernel.name.clone(), kernel.target, kernel.form)))
+        .filter(|kernel| {
+            let facts = kernel.variant.as_ref().map(|variant| variant.facts.clone());
+            seen.insert((kernel.name.clone(), kernel.target, kernel.form, kernel.source, facts))
+        })
         .collect()
 }
 
@@ -220,7 +296,7 @@ proptest! {
     #[test]
     fn any_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         prop_assert!(Pack::parse(&bytes).is_err());
-        let with_magic = [&b"TWpack\r\n\x01\0\0\0"[..], &(bytes.len() as u64 + 20).to_le_bytes(), &bytes].concat();
+        let with_magic = [&b"TWpack\r\n\x02\0\0\0"[..], &(bytes.len() as u64 + 20).to_le_bytes(), &bytes].concat();
         prop_assert!(Pack::parse(&with_magic).is_err());
         if bytes.len() >= 40 {
             // A sound frame around anything at all: no panic; to be accepted it would have to be a pack.

@@ -11,4 +11,4 @@ pub mod ops;
 mod registry;
 pub mod tutorial;
 
-pub use registry::{Entry, KERNELS, find, named};
+pub use registry::{Entry, KERNELS, TESTED, find, named};

@@ -23,10 +23,12 @@ pub struct Entry {
 impl Entry {
     /// The chips among those that the project is tested for that run it.
     pub fn architectures(&self) -> impl Iterator<Item = Arch> + '_ {
-        let tested = [Arch::SM_80, Arch::SM_89, Arch::SM_90A, Arch::SM_100A, Arch::SM_120A];
-        tested.into_iter().filter(|arch| arch.supports(self.needs))
+        TESTED.into_iter().filter(|arch| arch.supports(self.needs))
     }
 }
+
+/// The chips that kernels are compiled and assembled for in tests.
+pub const TESTED: [Arch; 5] = [Arch::SM_80, Arch::SM_89, Arch::SM_90A, Arch::SM_100A, Arch::SM_120A];
 
 /// All kernels: the examples, then the steps of the [ladder](ladder::LADDER).
 pub static KERNELS: &[Entry] = &{

@@ -1,12 +1,14 @@
 //! Packs from the command line to a device. Machine code needs the assembler: ignored, visibly, where there is none;
 //! `TILEWRIGHT_REQUIRE_PTXAS=1` makes that a failure.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tilewright::cuda::{ComputeCapability, Form, Pack};
 use tilewright::device::{Device, DeviceKind, available};
+use tilewright::ops::{RmsNorm, Rows, Softmax};
 use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE, VARIABLE};
 
 fn main() {
@@ -15,6 +17,7 @@ fn main() {
     let trials = vec![
         Trial::test("a_pack_runs_on_every_device", a_pack_runs_on_every_device),
         Trial::test("a_kernel_keeps_what_its_launch_needs", a_kernel_keeps_what_its_launch_needs),
+        Trial::test("operators_need_no_compiler", operators_need_no_compiler),
         Trial::test("what_cannot_be_packed_is_said", what_cannot_be_packed_is_said),
         Trial::test("with_an_assembler_there_is_machine_code", with_an_assembler_there_is_machine_code)
             .with_ignored_flag(ignored),
@@ -77,6 +80,34 @@ fn a_kernel_keeps_what_its_launch_needs() -> Result<(), Failed> {
     ensure(product.shared_bytes() > 48 << 10, product.shared_bytes())
 }
 
+/// Operators of the library and kernels on tiles, for chosen chips, on a device that must not compile.
+fn operators_need_no_compiler() -> Result<(), Failed> {
+    let operators = ["--ops", "softmax,rmsnorm", "--columns", "256,100", "--types", "f32"];
+    let rest = ["ops/softmax", "tutorial/matmul", "--arch", "sm_80,sm_90a", "--any-tensor", "--cubin=never"];
+    let bytes = packed(&[&operators[..], &rest[..]].concat())?;
+    let pack = Pack::parse(bytes.leak())?;
+    let targets: BTreeSet<String> = pack.kernels().map(|kernel| kernel.target.to_string()).collect();
+    ensure(targets == ["sm_80", "sm_90", "sm_90a"].map(String::from).into(), format!("{targets:?}"))?;
+    let device = Device::simulator();
+    device.add_pack(pack.clone());
+    device.only_packed(true);
+    for (rows, columns) in [(4, 256), (33, 256), (64, 100)] {
+        let x = device.upload(&vec![1.0f32; rows * columns])?;
+        let x = Rows::new(&x, rows, columns);
+        let weight = device.upload(&vec![1.0f32; columns])?;
+        RmsNorm::new(1e-6).weight(&weight).run(&device, x, x)?;
+        Softmax::new().run(&device, x, x)?;
+    }
+    let x = device.upload(&[1.0f32; 64 * 128])?;
+    let Err(error) = Softmax::new().run(&device, Rows::new(&x, 64, 128), Rows::new(&x, 64, 128)) else {
+        return Err("compiled".into());
+    };
+    ensure(error.to_string().contains("is in no pack of the device"), &error)?;
+    // Kernels on tiles have variants, so a name alone does not say which.
+    let Err(error) = device.load_packed(&pack, "softmax") else { return Err("found by name".into()) };
+    ensure(error.to_string().contains("softmax (PTX for sm_90"), &error)
+}
+
 fn what_cannot_be_packed_is_said() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("kernels.pack");
@@ -87,6 +118,16 @@ fn what_cannot_be_packed_is_said() -> Result<(), Failed> {
     };
     refused(compile(&["no_such_kernel"], &file)?, 2, "there are vector_add")?;
     refused(compile(&["vector_add", "gemm_hopper", "--arch", "sm_80"], &file)?, 2, "needs sm_90a")?;
+    let operator = |name| compile(&["--ops", name, "--columns", "64"], &file);
+    refused(operator("softmin")?, 2, "there are softmax, log-softmax, ")?;
+    refused(compile(&["--ops", "softmax"], &file)?, 2, "--columns")?;
+    refused(
+        compile(&["--ops", "softmax", "--columns", "64", "--types", "u8"], &file)?,
+        2,
+        "f32, f16 or bf16",
+    )?;
+    let long = ["--ops", "masked-softmax", "--columns", "40000", "--arch", "sm_80"];
+    refused(compile(&long, &file)?, 2, "masked-softmax of 40000 columns of f32: softmax with these masks")?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
     command.args(["compile", "vector_add", "--cubin", "--pack"]).arg(&file);
     refused(command.env(VARIABLE, "/no/such/ptxas").output()?, 1, "/no/such/ptxas")?;
@@ -106,6 +147,16 @@ fn with_an_assembler_there_is_machine_code() -> Result<(), Failed> {
     ensure(on(10, 0) == Some(Form::Ptx), "no PTX for later chips")?;
     let cubins: Vec<_> = pack.kernels().filter(|kernel| kernel.form == Form::Cubin).collect();
     ensure(cubins.iter().all(|kernel| kernel.code.starts_with(b"\x7fELF")), "no ELF")?;
+    let operators =
+        ["--ops", "softmax", "--columns", "1536", "--types", "bf16", "--arch", "sm_90a", "--cubin"];
+    let bytes_of_operators = packed(&operators)?;
+    let variants = Pack::parse(&bytes_of_operators)?;
+    let forms =
+        |form| variants.kernels().filter(|kernel| kernel.form == form && kernel.variant.is_some()).count();
+    ensure(
+        forms(Form::Cubin) > 0 && forms(Form::Cubin) == forms(Form::Ptx),
+        "operators without machine code",
+    )?;
     // A computer takes the PTX, whatever else there is.
     let kernel = Device::cpu().load_packed(&pack, "vector_add")?;
     ensure(kernel.device().kind() == DeviceKind::Cpu, "elsewhere")

@@ -34,11 +34,11 @@ impl Key {
         KeyBuilder { hash: Sha256::new_with_prefix(SCHEME) }
     }
 
-    pub(super) const fn from_bytes(bytes: [u8; 32]) -> Key {
+    pub(crate) const fn from_bytes(bytes: [u8; 32]) -> Key {
         Key(bytes)
     }
 
-    pub(super) const fn bytes(&self) -> &[u8; 32] {
+    pub(crate) const fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }

@@ -15,7 +15,7 @@ use crate::cache::{Entry, Key};
 use crate::context::Context;
 use crate::error::CudaError;
 use crate::ffi::{self, module::LinkOptions};
-use crate::pack::{Form, Pack};
+use crate::pack::{Form, Pack, PackedKernelRef};
 use crate::version::PtxVersion;
 
 impl Context {
@@ -83,6 +83,19 @@ impl Context {
                 known: pack.kernels().map(|kernel| format!("{} ({})", kernel.name, kernel.target)).collect(),
             });
         };
+        // SAFETY: the caller's.
+        unsafe { self.load_packed_kernel(kernel) }
+    }
+
+    /// Loads one kernel of a [pack](Pack), whichever way it was found.
+    ///
+    /// # Safety
+    /// As for [`Context::load`].
+    ///
+    /// # Errors
+    /// If the driver refuses it.
+    #[allow(unsafe_code)]
+    pub unsafe fn load_packed_kernel(&self, kernel: &PackedKernelRef<'_>) -> Result<Module, CudaError> {
         let broken = |found: String, expected| CudaError::Code { what: "a packed kernel", found, expected };
         let signatures = signatures_from_text(kernel.signatures).map_err(|error| {
             broken(error.to_string(), "signatures as `tilewright compile --pack` writes them")

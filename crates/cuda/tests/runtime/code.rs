@@ -165,7 +165,10 @@ fn packs_compile_nothing_for_their_device() {
             shared_dynamic: 0,
             block: None,
             cluster: None,
+            overlaps: false,
             producer: "a test".to_owned(),
+            source: None,
+            variant: None,
         };
         let bytes = PackBuilder::new()
             .kernel(kernel("exact", "sm_90", Form::Cubin, &entry.payload))

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tilewright::compiler::{Build, Compiler};
-use tilewright::hardware::Arch;
+use tilewright::compiler::Compiler;
+use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::{Entry, find, named};
 use tilewright::lang::Kernel;
 
@@ -23,10 +23,11 @@ use super::{Failure, table};
     tilewright compile gemm_hopper --arch sm_90a --emit ir -o gemm.tw\n  \
     tilewright compile transpose --arch sm_80 --line-info -o transpose.ptx\n  \
     tilewright compile --pack kernels.pack --arch sm_80,sm_90a vector_add transpose\n  \
+    tilewright compile --pack ops.pack --arch sm_80,sm_90a --ops softmax,rmsnorm --columns 4096 --types bf16\n  \
     tilewright compile --pack-info kernels.pack")]
 pub(super) struct Options {
     /// The kernel, by its name in the registry; several for a pack
-    #[arg(value_name = "KERNEL", required_unless_present_any = ["list", "pack_info"])]
+    #[arg(value_name = "KERNEL", required_unless_present_any = ["list", "pack_info", "ops"])]
     kernels: Vec<String>,
 
     /// The chip, such as sm_80 or sm_90a; several for a pack [default: the plainest that runs the kernel; for a pack, all]
@@ -58,9 +59,25 @@ pub(super) struct Options {
           num_args = 0..=1, require_equals = true, requires = "pack")]
     cubin: Cubin,
 
+    /// Put operators of the library into the pack, as `tilewright::ops` launches them on dense matrices; `all` are all
+    #[arg(long, value_name = "OPERATOR", value_delimiter = ',', requires_all = ["pack", "columns"])]
+    ops: Vec<String>,
+
+    /// Columns of the matrices that the operators are for
+    #[arg(long, value_name = "N", value_delimiter = ',', requires = "ops")]
+    columns: Vec<usize>,
+
+    /// Types of the matrices that the operators are for: f32, f16, bf16
+    #[arg(long, value_name = "TYPE", value_delimiter = ',', requires = "ops", default_value = "f32,bf16")]
+    types: Vec<Element>,
+
+    /// Put each kernel on tiles into the pack a second time, for tensors of any strides and alignment
+    #[arg(long, requires = "pack")]
+    any_tensor: bool,
+
     /// Say what is in a pack
     #[arg(long, value_name = "FILE",
-          conflicts_with_all = ["kernels", "arch", "emit", "no_passes", "line_info", "output", "pack", "list"])]
+          conflicts_with_all = ["kernels", "arch", "emit", "no_passes", "line_info", "output", "pack", "list", "ops"])]
     pack_info: Option<PathBuf>,
 
     /// List the kernels
@@ -106,7 +123,15 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     }
     let compiler = |arch| Compiler::new(arch).optimise(!options.no_passes).line_info(options.line_info);
     if let Some(path) = &options.pack {
-        let wishes = pack::Wishes { kernels: &options.kernels, archs: &options.arch, cubin: options.cubin };
+        let wishes = pack::Wishes {
+            kernels: &options.kernels,
+            operators: pack::operators(&options.ops)?,
+            columns: &options.columns,
+            types: &options.types,
+            any_tensor: options.any_tensor,
+            archs: &options.arch,
+            cubin: options.cubin,
+        };
         return pack::write(&wishes, compiler, path, out);
     }
     let ([name], [] | [_]) = (options.kernels.as_slice(), options.arch.as_slice()) else {
@@ -117,7 +142,8 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         )));
     };
     let (entry, arch) = choose(name, options.arch.first().copied())?;
-    let (_, build) = build(entry, compiler(arch))?;
+    let build = compiler(arch).compile(stage(entry)?.func());
+    let build = build.map_err(|error| Failure::Machine(error.to_string()))?;
     let text = match options.emit {
         Emit::Ir => build.func.to_string(),
         Emit::Ptx => build.code.text,
@@ -145,11 +171,9 @@ pub(super) fn choose(name: &str, arch: Option<Arch>) -> Result<(&'static Entry, 
     Ok((entry, arch))
 }
 
-/// Stages and compiles. A kernel of the registry that fails is our fault, not the user's.
-pub(super) fn build(entry: &Entry, compiler: Compiler) -> Result<(Kernel, Build), Failure> {
-    let kernel = (entry.stage)().map_err(|error| Failure::Machine(error.to_string()))?;
-    let build = compiler.compile(kernel.func()).map_err(|error| Failure::Machine(error.to_string()))?;
-    Ok((kernel, build))
+/// A kernel of the registry, staged. One that fails is our fault, not the user's.
+fn stage(entry: &Entry) -> Result<Kernel, Failure> {
+    (entry.stage)().map_err(|error| Failure::Machine(error.to_string()))
 }
 
 fn list(json: bool, out: &mut dyn Write) -> Result<(), Failure> {

@@ -12,9 +12,10 @@ use serde::Serialize;
 use similar::TextDiff;
 use tilewright::compiler::{Build, Compiler};
 use tilewright::cuda::CacheFolder;
+use tilewright::device::dense_facts;
 use tilewright::hardware::{Arch, occupancy};
 use tilewright::ir::Func;
-use tilewright::lang::{Kernel, TensorMapSpec};
+use tilewright::lang::TensorMapSpec;
 use tilewright::passes::RemarkKind;
 use tilewright::tile::{Fact, specialise};
 use tilewright_ptxas::{Assembler, AssemblerError, Report};
@@ -166,7 +167,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         tilewright::passes::Pass::named(pass).map_err(Failure::input)?;
     }
     let kernel = (entry.stage)().map_err(|error| Failure::Machine(error.to_string()))?;
-    let facts = if options.any_tensor { Vec::new() } else { dense(&kernel) };
+    let facts = if options.any_tensor { Vec::new() } else { dense_facts(&kernel) };
     let known: Vec<(&str, Fact)> = facts.iter().map(|(name, fact)| (name.as_str(), *fact)).collect();
     let func = specialise(kernel.func(), &known);
     let build = Compiler::new(arch).dumps(true).compile(&func);
@@ -224,25 +225,6 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         return Ok(());
     }
     write(&explanation, out)
-}
-
-/// What is true of dense tensors at addresses and with rows of multiples of 16 bytes.
-fn dense(kernel: &Kernel) -> Vec<(String, Fact)> {
-    let mut facts = Vec::new();
-    for view in kernel.views() {
-        let name = &view.name;
-        let wide = Fact::MultipleOf(16 / view.element.bytes().clamp(1, 16));
-        facts.push((name.clone(), Fact::MultipleOf(16)));
-        for axis in 0..view.rank {
-            if axis + 1 == view.rank {
-                facts.push((format!("{name}_extent{axis}"), wide));
-                facts.push((format!("{name}_stride{axis}"), Fact::Is(1)));
-            } else {
-                facts.push((format!("{name}_stride{axis}"), wide));
-            }
-        }
-    }
-    facts
 }
 
 fn says(name: &str, fact: Fact) -> String {

@@ -183,7 +183,7 @@ pub enum DeviceError {
     },
     /// A pack that has no code for this device.
     #[error(
-        "no PTX for {arch} under the name `{name}` in the pack: found {}, expected one of these",
+        "nothing for {arch} under the name `{name}` in the pack: found {}, expected one of these",
         list(known)
     )]
     NotPacked {
@@ -203,6 +203,20 @@ pub enum DeviceError {
         found: String,
         /// What should be there.
         expected: &'static str,
+    },
+    /// A kernel that would have to be compiled, on a device that must not.
+    #[error(
+        "kernel `{kernel}` for {arch}{} is in no pack of the device, and nothing else was allowed: found no compiled code, expected a pack \
+         with it; do the same on a `Recorder` and write what it keeps",
+        of(facts)
+    )]
+    Unpacked {
+        /// The kernel.
+        kernel: String,
+        /// The chip.
+        arch: Arch,
+        /// What is true of its arguments.
+        facts: String,
     },
     /// More memory than can be.
     #[error("found {len} elements of type {element}, expected what fits into the memory of the device")]
@@ -241,6 +255,10 @@ pub enum DeviceError {
         /// What was found.
         findings: Vec<Finding>,
     },
+}
+
+fn of(facts: &str) -> String {
+    if facts.is_empty() { String::new() } else { format!(" and arguments of which this is true: {facts}") }
 }
 
 fn list(names: &[String]) -> String {

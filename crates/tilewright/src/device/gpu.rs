@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tilewright_cuda::{
-    Arg, Buffer, Code, ComputeCapability, Context, CudaError, Kernel, LaunchConfig, Module, Pack, SliceMut,
-    Stream, TensorMap,
+    Arg, Buffer, Code, ComputeCapability, Context, CudaError, Kernel, LaunchConfig, Module, PackedKernelRef,
+    SliceMut, Stream, TensorMap,
 };
 use tilewright_hardware::{self as hardware, Arch, TensorMapSpec};
 
@@ -86,9 +86,9 @@ impl Gpu {
     }
 
     #[allow(unsafe_code)]
-    pub(super) fn load_packed(&self, pack: &Pack<'_>, name: &str) -> Result<Module, CudaError> {
+    pub(super) fn load_packed(&self, kernel: &PackedKernelRef<'_>) -> Result<Module, CudaError> {
         // SAFETY: as in `load`.
-        unsafe { self.context.load_packed(pack, name) }
+        unsafe { self.context.load_packed_kernel(kernel) }
     }
 
     /// Enqueues a kernel.

@@ -13,6 +13,8 @@ use super::{DeviceError, DeviceKind};
 /// A simulator that is shared.
 pub(super) struct Host {
     kind: DeviceKind,
+    /// Whether it runs what it is told to.
+    runs: bool,
     simulator: Mutex<Simulator>,
 }
 
@@ -40,7 +42,16 @@ impl Host {
     pub(super) fn new(kind: DeviceKind, mut options: Options) -> Host {
         // Kernels are compiled for the oldest chip that can run them; they run on the one that the device stands for.
         options.chip.get_or_insert(Arch::SM_90A);
-        Host { kind, simulator: Mutex::new(Simulator::new(options)) }
+        Host { kind, runs: true, simulator: Mutex::new(Simulator::new(options)) }
+    }
+
+    /// One that takes kernels and runs none.
+    pub(super) fn idle(options: Options) -> Host {
+        Host { runs: false, ..Host::new(DeviceKind::Simulator, options) }
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.runs
     }
 
     pub(super) fn kind(&self) -> DeviceKind {

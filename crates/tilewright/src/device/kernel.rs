@@ -7,9 +7,9 @@ use tilewright_compiler::Build;
 use tilewright_cuda::{Dim3, Form, LaunchConfig, Pack, PackedKernelRef, Signature};
 use tilewright_hardware::{Element, TensorMapSpec};
 use tilewright_ir::{Space, Type};
-use tilewright_ptx::{Specificity, Target};
 use tilewright_sim::{Launch, Module as SimulatedModule, SimError};
 
+use super::code::Made;
 use super::gpu::Gpu;
 use super::host::Host;
 use super::value::{Passed, boxes};
@@ -155,6 +155,20 @@ impl Loaded {
         })
     }
 
+    fn packed(device: &Device, packed: &PackedKernelRef<'_>) -> Result<Loaded, DeviceError> {
+        match device.backend() {
+            Backend::Host(_) => {
+                let text = std::str::from_utf8(packed.code).map_err(|error| DeviceError::Packed {
+                    name: packed.name.to_owned(),
+                    found: error.to_string(),
+                    expected: "PTX as text",
+                })?;
+                Loaded::new(device, text)
+            }
+            Backend::Gpu(gpu) => Ok(Loaded::Gpu(gpu.clone(), gpu.load_packed(packed)?)),
+        }
+    }
+
     fn kernels(&self) -> Vec<&str> {
         match self {
             Loaded::Host(_, module) => module.entries(),
@@ -268,21 +282,42 @@ impl Body {
     }
 
     /// A kernel whose author's types are known.
-    pub(super) fn staged(
+    pub(super) fn made(
         device: &Device,
         kernel: &tilewright_lang::Kernel,
-        compiled: &Compiled,
+        made: &Made,
     ) -> Result<Body, DeviceError> {
-        let loaded = Loaded::new(device, &compiled.text)?;
-        let parameters = compiled.signature.iter().map(|info| {
-            let needs = match Needs::of(info.ty, info.bytes) {
-                Needs::Buffer(_) => Needs::Buffer(kernel.element(&info.name)),
-                Needs::Map(_) => Needs::Map(kernel.tensor_map(&info.name).cloned()),
+        let parameter = |name: &str, ty: Type, bytes: u32| {
+            let needs = match Needs::of(ty, bytes) {
+                Needs::Buffer(_) => Needs::Buffer(kernel.element(name)),
+                Needs::Map(_) => Needs::Map(kernel.tensor_map(name).cloned()),
                 needs => needs,
             };
-            Parameter { name: info.name.clone(), needs }
-        });
-        Body::compiled(&loaded, compiled, parameters.collect())
+            Parameter { name: name.to_owned(), needs }
+        };
+        match made {
+            Made::Compiled(build) => {
+                let loaded = Loaded::new(device, &build.code.text)?;
+                let signature = build.code.signature.iter();
+                let parameters = signature.map(|info| parameter(&info.name, info.ty, info.bytes)).collect();
+                Body::compiled(&loaded, &build.code, parameters)
+            }
+            Made::Packed(found) => {
+                let packed = &found.kernel;
+                let written = kernel.parameters().map(|(name, ty, _)| parameter(name, ty, ty.bytes()));
+                let maps = found.maps.iter().map(|map| parameter(&map.name, Type::TensorMap, 0));
+                let turns = found.resident.map(|_| parameter("programs_x", Type::U32, 4));
+                Ok(Body {
+                    name: packed.name.into(),
+                    parameters: written.chain(maps).chain(turns).collect(),
+                    block: packed.block,
+                    cluster: packed.cluster,
+                    shared_bytes: packed.shared_dynamic,
+                    overlaps: packed.overlaps,
+                    entry: Loaded::packed(device, packed)?.entry(packed.name)?,
+                })
+            }
+        }
     }
 
     /// Launches it with arguments that were checked, in the shape that it was compiled for.
@@ -295,6 +330,7 @@ impl Body {
     fn enqueue(&self, launch: &Launch, overlaps: bool, passed: &[Passed<'_>]) -> Result<Report, DeviceError> {
         let name = self.name.clone();
         match &self.entry {
+            Entry::Host(host, _) if !host.runs() => Ok(Report::done(name)),
             Entry::Host(host, module) => {
                 let report = host.launch((module, &name), launch, passed)?;
                 Ok(Report::simulated(name, report))
@@ -309,59 +345,31 @@ impl Body {
         }
     }
 
-    /// A kernel of a pack: machine code for this GPU if the pack has it, else PTX.
+    /// A kernel of a pack by its name: machine code for this GPU if the pack has it, else PTX.
     pub(super) fn packed(device: &Device, pack: &Pack<'_>, name: &str) -> Result<Body, DeviceError> {
-        let (loaded, packed) = match device.backend() {
-            Backend::Gpu(gpu) => {
-                let module = gpu.load_packed(pack, name)?;
-                let chip = gpu.context().device().compute_capability;
-                (Loaded::Gpu(gpu.clone(), module), pack.select(name, chip))
-            }
-            Backend::Host(_) => {
-                let packed = packed_ptx(device, pack, name)?;
-                let text = std::str::from_utf8(packed.code).map_err(|error| DeviceError::Packed {
-                    name: name.to_owned(),
-                    found: error.to_string(),
-                    expected: "PTX as text",
-                })?;
-                (Loaded::new(device, text)?, Some(packed))
-            }
+        let named = pack.named(name);
+        let readable = |packed: &PackedKernelRef<'_>| device.context().is_some() || packed.form == Form::Ptx;
+        let wish = |packed: &PackedKernelRef<'_>| named(packed).filter(|()| readable(packed));
+        let Some(packed) = pack.select_by(device.capability(), wish) else {
+            return Err(DeviceError::NotPacked {
+                name: name.to_owned(),
+                arch: device.arch(),
+                known: pack
+                    .kernels()
+                    .map(|kernel| format!("{} ({} for {})", kernel.name, kernel.form, kernel.target))
+                    .collect(),
+            });
         };
+        let loaded = Loaded::packed(device, packed)?;
         let body = loaded.body(name)?;
-        Ok(match packed {
-            Some(packed) => Body {
-                block: body.block.or(packed.block),
-                cluster: body.cluster.or(packed.cluster),
-                shared_bytes: packed.shared_dynamic,
-                ..body
-            },
-            None => body,
+        Ok(Body {
+            block: body.block.or(packed.block),
+            cluster: body.cluster.or(packed.cluster),
+            shared_bytes: packed.shared_dynamic,
+            overlaps: packed.overlaps,
+            ..body
         })
     }
-}
-
-/// The PTX of a pack that uses most of what this computer can execute.
-fn packed_ptx<'a, 'p>(
-    device: &Device,
-    pack: &'a Pack<'p>,
-    name: &str,
-) -> Result<&'a PackedKernelRef<'p>, DeviceError> {
-    let arch = device.arch();
-    let able = |target: Target| match target.specificity {
-        Specificity::Plain => u32::from(target.sm) <= arch.number,
-        Specificity::Family | Specificity::Arch => u32::from(target.sm) == arch.number && arch.specific,
-    };
-    pack.kernels()
-        .filter(|kernel| kernel.name == name && kernel.form == Form::Ptx && able(kernel.target))
-        .max_by_key(|kernel| (kernel.target.sm, kernel.target.specificity))
-        .ok_or_else(|| DeviceError::NotPacked {
-            name: name.to_owned(),
-            arch,
-            known: pack
-                .kernels()
-                .map(|kernel| format!("{} ({} for {})", kernel.name, kernel.form, kernel.target))
-                .collect(),
-        })
 }
 
 /// A kernel on a device, ready to be launched.

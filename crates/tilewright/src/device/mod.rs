@@ -84,11 +84,14 @@
 mod bound;
 mod buffer;
 mod cached;
+mod code;
 mod error;
 mod gpu;
 mod host;
 mod kernel;
+mod packed;
 mod program;
+mod recorder;
 mod report;
 mod value;
 mod view;
@@ -106,13 +109,17 @@ pub(crate) use bound::{BoundLaunch, Given, Identity};
 pub use buffer::{Buffer, TensorMap};
 pub use cached::CacheKey;
 use cached::Kernels;
+pub use code::dense_facts;
 pub use error::DeviceError;
 use gpu::Gpu;
 use host::Host;
 pub use host::simulated_map;
 use kernel::Body;
 pub use kernel::{Code, Kernel, Module};
+use packed::Packs;
 pub use program::{Program, Variant};
+pub use recorder::Recorder;
+use recorder::Recording;
 pub use report::Report;
 pub use tilewright_cuda::Dim3;
 pub use tilewright_sim::Options;
@@ -141,6 +148,9 @@ pub struct Device {
 struct Shared {
     backend: Backend,
     kernels: Kernels,
+    packs: Packs,
+    /// Of a [`Recorder`]'s device.
+    recording: Option<Recording>,
 }
 
 /// What does the work.
@@ -246,7 +256,15 @@ impl Device {
     }
 
     fn new(backend: Backend) -> Device {
-        Device { shared: Arc::new(Shared { backend, kernels: Kernels::default() }) }
+        let (kernels, packs) = (Kernels::default(), Packs::default());
+        Device { shared: Arc::new(Shared { backend, kernels, packs, recording: None }) }
+    }
+
+    /// The device of a [`Recorder`].
+    fn recording(recording: Recording, options: Options) -> Device {
+        let backend = Backend::Host(Arc::new(Host::idle(options)));
+        let (kernels, packs) = (Kernels::default(), Packs::default());
+        Device { shared: Arc::new(Shared { backend, kernels, packs, recording: Some(recording) }) }
     }
 
     fn backend(&self) -> &Backend {
@@ -268,6 +286,7 @@ impl Device {
         match self.backend() {
             Backend::Gpu(gpu) => &gpu.context().device().name,
             Backend::Host(host) if host.kind() == DeviceKind::Cpu => "CPU",
+            Backend::Host(_) if self.shared.recording.is_some() => "recorder",
             Backend::Host(_) => "simulator",
         }
     }
@@ -275,9 +294,10 @@ impl Device {
     /// The chip that [`compile`](Device::compile) compiles for. The simulator and the CPU stand for a Hopper.
     #[must_use]
     pub fn arch(&self) -> Arch {
-        match self.backend() {
-            Backend::Host(_) => Arch::SM_90A,
-            Backend::Gpu(gpu) => gpu::arch(gpu.context().device().compute_capability),
+        match (self.backend(), &self.shared.recording) {
+            (_, Some(recording)) => recording.chip.arch,
+            (Backend::Host(_), None) => Arch::SM_90A,
+            (Backend::Gpu(gpu), None) => gpu::arch(gpu.context().device().compute_capability),
         }
     }
 
@@ -308,9 +328,10 @@ impl Device {
     /// ```
     #[must_use]
     pub fn chip(&self) -> hardware::Gpu {
-        match self.backend() {
-            Backend::Host(_) => hardware::Gpu::ALL[0],
-            Backend::Gpu(gpu) => gpu::chip(gpu.context().device()),
+        match (self.backend(), &self.shared.recording) {
+            (_, Some(recording)) => recording.chip,
+            (Backend::Host(_), None) => hardware::Gpu::ALL[0],
+            (Backend::Gpu(gpu), None) => gpu::chip(gpu.context().device()),
         }
     }
 
@@ -423,6 +444,22 @@ impl Device {
         Ok(Kernel::new(self, Arc::new(Body::packed(self, pack, name)?)))
     }
 
+    /// Gives the device a pack. From now on a kernel that is in it, for this chip and for what is true of its arguments, is not compiled:
+    /// not by [`Device::program`], not by [`Device::compile`], [`Device::cached`] and [`Device::cached_program`], and so not by
+    /// [`ops`](crate::ops) and [`gemm`](crate::gemm). With several packs the one that was given last comes first. [`Recorder`] makes packs.
+    ///
+    /// A kernel is known by its staged form, which depends on nothing but what it does: the pack need not be made by the same program. What a
+    /// device has compiled already stays.
+    pub fn add_pack(&self, pack: Pack<'static>) {
+        self.shared.packs.add(pack);
+    }
+
+    /// Whether what is in no [pack](Device::add_pack) of this device is an error that names it, rather than compiled. The CPU goes on
+    /// interpreting kernels on tiles.
+    pub fn only_packed(&self, only: bool) {
+        self.shared.packs.set_only(only);
+    }
+
     /// Compiles a staged kernel for this device and loads it; kernels on tiles are [programs](Device::program). Reports name lines of the Rust source. What a GPU's driver makes of it is
     /// kept in the [cache on disk](crate::cuda::DiskCache).
     ///
@@ -435,6 +472,9 @@ impl Device {
     /// The compiler of this device. Only reports name lines, and a GPU writes none; without them the cache on disk outlives edits of
     /// the source that do not change the kernel.
     fn compiler(&self) -> Compiler {
+        if let Some(recording) = &self.shared.recording {
+            return recording.compiler;
+        }
         Compiler::new(self.arch()).line_info(self.context().is_none())
     }
 
@@ -488,8 +528,7 @@ impl Device {
         if kernel.func().is_tile_level() {
             return Err(DeviceError::TileKernel { kernel: kernel.name().to_owned() });
         }
-        let build = compiler.compile(kernel.func())?;
-        Body::staged(self, kernel, &build.code)
+        Body::made(self, kernel, &self.make(kernel, None, compiler)?)
     }
 
     /// A kernel on tiles, ready to be launched. It is compiled when it is launched, once for each set of facts about its arguments that make

@@ -6,20 +6,62 @@ use std::path::Path;
 
 use serde::Serialize;
 use tilewright::compiler::Compiler;
-use tilewright::cuda::{Form, Pack, PackBuilder, PackedKernel};
-use tilewright::hardware::Arch;
-use tilewright::ptx::{Target, signatures_to_text};
-use tilewright_ptxas::Assembler;
+use tilewright::cuda::{Pack, PackBuilder};
+use tilewright::device::Recorder;
+use tilewright::hardware::{Arch, Element};
+use tilewright::kernels::TESTED;
+use tilewright::ops::{OPERATORS, Operator};
+use tilewright_ptxas::{Assembler, AssemblerError};
 
 use super::super::{Failure, bytes, table};
-use super::{Cubin, build, choose};
+use super::{Cubin, choose, stage};
 
 /// What is to go into a pack.
 pub(super) struct Wishes<'a> {
     pub(super) kernels: &'a [String],
+    pub(super) operators: Vec<&'static Operator>,
+    pub(super) columns: &'a [usize],
+    pub(super) types: &'a [Element],
+    /// Whether kernels on tiles are compiled for any strides and alignment as well.
+    pub(super) any_tensor: bool,
     /// All chips that the project is tested for if none.
     pub(super) archs: &'a [Arch],
     pub(super) cubin: Cubin,
+}
+
+/// The operators of these names.
+pub(super) fn operators(names: &[String]) -> Result<Vec<&'static Operator>, Failure> {
+    let mut found = Vec::new();
+    for name in names {
+        let before = found.len();
+        found.extend(OPERATORS.iter().filter(|operator| name == "all" || name == operator.name));
+        if found.len() == before {
+            let known: Vec<&str> = OPERATORS.iter().map(|operator| operator.name).collect();
+            let known = known.join(", ");
+            return Err(Failure::input(format!(
+                "no operator is named `{name}`; there are {known}, and `all`"
+            )));
+        }
+    }
+    Ok(found)
+}
+
+/// What was compiled for each chip.
+struct Recorders<'a, C> {
+    wishes: &'a Wishes<'a>,
+    compiler: C,
+    all: Vec<Recorder>,
+}
+
+impl<C: Fn(Arch) -> Compiler> Recorders<'_, C> {
+    fn of(&mut self, arch: Arch) -> &Recorder {
+        let at = self.all.iter().position(|recorder| recorder.device().arch() == arch).unwrap_or_else(|| {
+            let recorder = Recorder::new(arch).with_compiler((self.compiler)(arch));
+            self.all.push(if self.wishes.any_tensor { recorder.any_tensor() } else { recorder });
+            self.all.len() - 1
+        });
+        &self.all[at]
+    }
 }
 
 /// Compiles and writes a pack. Nothing is written unless all of it could be made.
@@ -30,49 +72,66 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let assembler = assembler(wishes.cubin)?;
-    let mut pack = PackBuilder::new();
-    let mut packed: Vec<(String, &str)> = Vec::new();
-    for name in wishes.kernels {
-        let (entry, _) = choose(name, wishes.archs.first().copied())?;
-        let all: Vec<Arch> = entry.architectures().collect();
-        for arch in if wishes.archs.is_empty() { &all } else { wishes.archs } {
-            let (entry, arch) = choose(name, Some(*arch))?;
-            let (_, build) = build(entry, compiler(arch))?;
-            let code = build.code;
-            // Kernels are found by their entry points, which two configurations of one kernel share.
-            if let Some((_, other)) =
-                packed.iter().find(|(point, other)| *point == code.entry && other != name)
+    let mut recorders = Recorders { wishes, compiler, all: Vec::new() };
+    kernels(wishes, &mut recorders)?;
+    let archs = if wishes.archs.is_empty() { &TESTED[..] } else { wishes.archs };
+    for operator in &wishes.operators {
+        for &arch in archs {
+            let device = recorders.of(arch).device();
+            for (&element, &columns) in
+                wishes.types.iter().flat_map(|ty| wishes.columns.iter().map(move |n| (ty, n)))
             {
-                let message = format!("`{other}` and `{name}` have the same entry point `{}`", code.entry);
-                return Err(Failure::input(format!("{message}; use two packs")));
-            }
-            packed.push((code.entry.clone(), name));
-            let mut kernel = PackedKernel {
-                name: code.entry.clone(),
-                target: code.module.target,
-                form: Form::Ptx,
-                code: code.text.clone().into_bytes(),
-                signatures: signatures_to_text(&code.module.signatures()),
-                shared_dynamic: code.shared.dynamic,
-                block: code.launch.threads,
-                cluster: code.launch.cluster,
-                producer: format!("tilewright {}", env!("CARGO_PKG_VERSION")),
-            };
-            pack = pack.kernel(kernel.clone());
-            if let Some(assembler) = &assembler {
-                let made = assembler.assemble(&code.text, &arch.to_string());
-                kernel.code = made.map_err(|error| Failure::Machine(error.to_string()))?.cubin;
-                kernel.target = target(arch)?;
-                kernel.form = Form::Cubin;
-                kernel.producer = format!("{}, ptxas {}", kernel.producer, assembler.version());
-                pack = pack.kernel(kernel);
+                let name = operator.name;
+                let says =
+                    |error| Failure::input(format!("{name} of {columns} columns of {element}: {error}"));
+                operator.rehearse(device, element, columns).map_err(says)?;
             }
         }
+    }
+    let mut pack = PackBuilder::new();
+    for recorder in &recorders.all {
+        pack.extend(match &assembler {
+            None => recorder.kernels(),
+            Some(assembler) => {
+                let assemble =
+                    |text: &str, arch: Arch| Ok(assembler.assemble(text, &arch.to_string())?.cubin);
+                let by = format!("ptxas {}", assembler.version());
+                let all: Result<_, AssemblerError> = recorder.assembled(&by, assemble);
+                all.map_err(|error| Failure::Machine(error.to_string()))?
+            }
+        });
     }
     let written = pack.write();
     fs::write(path, &written).map_err(|error| Failure::file("writing", path, &error))?;
     let what = if assembler.is_some() { "PTX and machine code" } else { "PTX only: no assembler was used" };
     Ok(writeln!(out, "{}: {}, {what}", path.display(), bytes(written.len() as u64))?)
+}
+
+/// Compiles the kernels of the registry.
+fn kernels(
+    wishes: &Wishes<'_>,
+    recorders: &mut Recorders<'_, impl Fn(Arch) -> Compiler>,
+) -> Result<(), Failure> {
+    let mut packed: Vec<(String, &str)> = Vec::new();
+    for name in wishes.kernels {
+        let (entry, _) = choose(name, wishes.archs.first().copied())?;
+        let kernel = stage(entry)?;
+        // Kernels for threads are found by their entry points, which two configurations of one kernel share.
+        let point = kernel.name();
+        let other = packed.iter().find(|(known, other)| known == point && other != name);
+        if let Some((_, other)) = other.filter(|_| !kernel.func().is_tile_level()) {
+            let message = format!("`{other}` and `{name}` have the same entry point `{point}`");
+            return Err(Failure::input(format!("{message}; use two packs")));
+        }
+        packed.push((point.to_owned(), name));
+        let all: Vec<Arch> = entry.architectures().collect();
+        for arch in if wishes.archs.is_empty() { &all } else { wishes.archs } {
+            let (_, arch) = choose(name, Some(*arch))?;
+            let added = recorders.of(arch).add(&kernel);
+            added.map_err(|error| Failure::Machine(error.to_string()))?;
+        }
+    }
+    Ok(())
 }
 
 fn assembler(cubin: Cubin) -> Result<Option<Assembler>, Failure> {
@@ -81,10 +140,6 @@ fn assembler(cubin: Cubin) -> Result<Option<Assembler>, Failure> {
         (_, Ok(assembler)) => Ok(Some(assembler)),
         (Cubin::Always, Err(error)) => Err(Failure::Machine(format!("{error}; {}", error.remedy()))),
     }
-}
-
-fn target(arch: Arch) -> Result<Target, Failure> {
-    arch.to_string().parse().map_err(|error| Failure::Machine(format!("{arch}: {error}")))
 }
 
 /// A kernel of a pack, as JSON.
@@ -97,6 +152,8 @@ struct Listed<'a> {
     block: Option<[u32; 3]>,
     cluster: Option<[u32; 3]>,
     shared_bytes: u32,
+    /// What must be true of its arguments, of a kernel on tiles.
+    facts: Option<&'a str>,
     producer: &'a str,
 }
 
@@ -114,6 +171,7 @@ pub(super) fn info(path: &Path, json: bool, out: &mut dyn Write) -> Result<(), F
             block: kernel.block,
             cluster: kernel.cluster,
             shared_bytes: kernel.shared_dynamic,
+            facts: kernel.variant.map(|variant| variant.facts),
             producer: kernel.producer,
         })
         .collect();
@@ -124,7 +182,13 @@ pub(super) fn info(path: &Path, json: bool, out: &mut dyn Write) -> Result<(), F
     let extents = |extents: Option<[u32; 3]>| {
         extents.map_or_else(|| "any".to_owned(), |[x, y, z]| format!("{x}x{y}x{z}"))
     };
-    let mut rows = table(&["kernel", "form", "for", "size", "block", "cluster", "shared", "made by"]);
+    let for_arguments = |facts: Option<&str>| match facts {
+        None => String::new(),
+        Some("") => "any".to_owned(),
+        Some(facts) => facts.to_owned(),
+    };
+    let head = ["kernel", "form", "for", "size", "block", "cluster", "shared", "made by", "arguments"];
+    let mut rows = table(&head);
     for kernel in &kernels {
         rows.add_row([
             kernel.name,
@@ -135,6 +199,7 @@ pub(super) fn info(path: &Path, json: bool, out: &mut dyn Write) -> Result<(), F
             &kernel.cluster.map_or_else(|| "none".to_owned(), |cluster| extents(Some(cluster))),
             &bytes(kernel.shared_bytes.into()),
             kernel.producer,
+            &for_arguments(kernel.facts),
         ]);
     }
     Ok(writeln!(out, "{rows}")?)

@@ -12,11 +12,9 @@ mod variants;
 use std::fmt;
 use std::sync::Arc;
 
-use tilewright_compiler::{CompileError, Compiler};
-use tilewright_ir::{Constant, Module, canonical};
-use tilewright_passes::{Pass, Pipeline};
+use tilewright_compiler::Compiler;
+use tilewright_ir::{Constant, canonical};
 use tilewright_tile::interp::{self, Argument as Interpreted};
-use tilewright_tile::specialise;
 
 use super::value::{Memory, Number, Passed};
 use super::{Argument, Device, DeviceError, DeviceKind, Dim3, Report, TensorMap, kernel};
@@ -79,6 +77,8 @@ use variants::{Entry, MapPlan, Source, Variants};
 /// * an extent is that of the tile which the kernel loads or stores there (above 1);
 /// * the grid has one program along the second or third axis;
 /// * an extent is a certain number, if [`Program::exact`] asks for it.
+///
+/// Where the device has a [pack](Device::add_pack) with code for some of these facts, and no other, that runs instead.
 ///
 /// The facts of the first 16 pointers count. 32 variants are kept; the one that was not used for the longest time goes first.
 /// [`Program::variants`] are all. On the [CPU](Device::cpu) nothing is compiled.
@@ -251,21 +251,17 @@ impl Body {
         entry.maps.iter().map(map).collect()
     }
 
-    /// The variant for these facts, compiled if there is none.
+    /// The variant for these facts, made if there is none.
     fn variant(&self, device: &Device, key: &Key) -> Result<Arc<Entry>, DeviceError> {
         self.variants.get(key, || {
             let facts = key.facts(&self.slots, &self.exact);
-            let borrowed: Vec<_> = facts.iter().map(|(name, fact)| (name.as_str(), *fact)).collect();
-            // What the facts decide is decided before tiles become code.
-            let mut module = Module::from(specialise(self.kernel.func(), &borrowed));
-            Pipeline::of(&[Pass::Fold]).run(&mut module).map_err(CompileError::from)?;
-            let build = self.compiler.compile(&module.funcs[0])?;
+            let made = device.make(&self.kernel, Some(&facts), self.compiler)?;
             let body = match self.interpreter {
-                Some(_) => None,
-                None => Some(kernel::Body::staged(device, &self.kernel, &build.code)?),
+                None if device.runs() => Some(kernel::Body::made(device, &self.kernel, &made)?),
+                _ => None,
             };
             let names: Vec<&str> = self.kernel.parameters().map(|(name, ..)| name).collect();
-            Ok(Entry::new(device, *key, body, Variant::new(facts, build), &names))
+            Ok(Entry::new(device, *key, body, Variant::new(facts, made), &names))
         })
     }
 
@@ -434,7 +430,7 @@ impl Program {
         self.body.grid(&passed)
     }
 
-    /// What is compiled for these arguments, made if it is not there yet: facts, threads, clusters, remarks, PTX. The CPU does not run it,
+    /// What is compiled, or packed, for these arguments, made if it is not there yet: facts, threads, clusters, remarks, PTX. The CPU does not run it,
     /// but can tell.
     ///
     /// # Errors

@@ -5,18 +5,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tilewright_compiler::Build;
+use tilewright_cuda::PackedKernelRef;
 use tilewright_hardware::TensorMapSpec;
 use tilewright_passes::Remark;
 use tilewright_tile::{Fact, MapParameter, Number};
 
+use super::super::code::Made;
 use super::super::kernel::Body;
+use super::super::packed::facts_text;
 use super::super::{Device, DeviceError};
 use super::facts::Key;
 
 /// Variants that are kept.
 const KEPT: usize = 32;
 
-/// A program as it was compiled for arguments of which certain facts hold. Printed, it is the facts.
+/// A program as it was compiled, or found in a [pack](super::super::Device::add_pack), for arguments of which certain facts hold. Printed, it
+/// is the facts.
 #[derive(Clone, Debug)]
 pub struct Variant {
     shared: Arc<Shared>,
@@ -25,12 +29,41 @@ pub struct Variant {
 #[derive(Debug)]
 struct Shared {
     facts: Vec<(String, Fact)>,
-    build: Build,
+    block: Option<[u32; 3]>,
+    cluster: Option<[u32; 3]>,
+    maps: Vec<MapParameter>,
+    /// If programs take turns: of how many blocks on each multiprocessor.
+    resident: Option<u32>,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Origin {
+    Compiled(Box<Build>),
+    /// In words.
+    Packed(String),
 }
 
 impl Variant {
-    pub(super) fn new(facts: Vec<(String, Fact)>, build: Build) -> Variant {
-        Variant { shared: Arc::new(Shared { facts, build }) }
+    /// `facts` are those of the launch; a pack may know fewer of them.
+    pub(super) fn new(facts: Vec<(String, Fact)>, made: Made) -> Variant {
+        let shared = match made {
+            Made::Compiled(build) => Shared {
+                facts,
+                block: build.code.launch.threads,
+                cluster: build.code.launch.cluster,
+                maps: build.maps.clone(),
+                resident: build.resident,
+                origin: Origin::Compiled(build),
+            },
+            Made::Packed(found) => {
+                let PackedKernelRef { form, target, producer, block, cluster, .. } = found.kernel;
+                let origin = Origin::Packed(format!("{form} for {target} by {producer}"));
+                let (facts, maps, resident) = (found.facts, found.maps, found.resident);
+                Shared { facts, block, cluster, maps, resident, origin }
+            }
+        };
+        Variant { shared: Arc::new(shared) }
     }
 
     /// What holds of the arguments, by the name of the parameter: `x` is the pointer of a view `x`, `x_extent0` and `x_stride0` its
@@ -40,28 +73,46 @@ impl Variant {
         &self.shared.facts
     }
 
-    /// The code and how it came about.
+    /// The code and how it came about; nothing if it comes from a pack.
     #[must_use]
-    pub fn build(&self) -> &Build {
-        &self.shared.build
+    pub fn build(&self) -> Option<&Build> {
+        match &self.shared.origin {
+            Origin::Compiled(build) => Some(build),
+            Origin::Packed(_) => None,
+        }
+    }
+
+    /// If it comes from a pack, what that has: machine code or PTX, for which target, by whom.
+    #[must_use]
+    pub fn packed(&self) -> Option<&str> {
+        match &self.shared.origin {
+            Origin::Compiled(_) => None,
+            Origin::Packed(words) => Some(words),
+        }
     }
 
     /// Threads of each block of a program.
     #[must_use]
     pub fn threads(&self) -> Option<u32> {
-        self.build().code.launch.total_threads()
+        self.shared.block.map(|block| block.iter().product())
     }
 
     /// The blocks of a program, if it has more than one.
     #[must_use]
     pub fn cluster(&self) -> Option<[u32; 3]> {
-        self.build().code.launch.cluster
+        self.shared.cluster
     }
 
-    /// What the compiler did, and what it missed, with the author's line.
+    /// The tensor maps that a launch makes for it.
+    #[must_use]
+    pub fn maps(&self) -> &[MapParameter] {
+        &self.shared.maps
+    }
+
+    /// What the compiler did, and what it missed, with the author's line; packs keep none of it.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
-        &self.build().report.remarks
+        self.build().map_or(&[], |build| &build.report.remarks)
     }
 }
 
@@ -70,14 +121,7 @@ impl fmt::Display for Variant {
         if self.facts().is_empty() {
             return f.write_str("any arguments");
         }
-        for (i, (name, fact)) in self.facts().iter().enumerate() {
-            let comma = if i == 0 { "" } else { ", " };
-            match fact {
-                Fact::Is(number) => write!(f, "{comma}{name} is {number}")?,
-                Fact::MultipleOf(of) => write!(f, "{comma}{name} is a multiple of {of}")?,
-            }
-        }
-        Ok(())
+        f.write_str(&facts_text(self.facts()))
     }
 }
 
@@ -138,8 +182,8 @@ impl Entry {
         variant: Variant,
         names: &[&str],
     ) -> Entry {
-        let maps = variant.build().maps.iter().filter_map(|map| MapPlan::new(map, names)).collect();
-        let resident = variant.build().resident.map(|blocks| blocks * device.chip().multiprocessors);
+        let maps = variant.maps().iter().filter_map(|map| MapPlan::new(map, names)).collect();
+        let resident = variant.shared.resident.map(|blocks| blocks * device.chip().multiprocessors);
         Entry { key, body, variant, maps, resident, used: AtomicU64::new(0) }
     }
 }

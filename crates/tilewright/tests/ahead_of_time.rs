@@ -1,0 +1,293 @@
+//! Kernels compiled ahead of time: what a recorder keeps is what the same program finds later, on a device that must not compile.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+
+use tilewright::cuda::{Form, Pack, PackBuilder, PackedKernel};
+use tilewright::device::{Buffer, Device, DeviceError, Fact, Recorder, dense_facts};
+use tilewright::gemm::Gemm;
+use tilewright::hardware::{Arch, Element};
+use tilewright::kernels::examples::vector_add;
+use tilewright::kernels::{find, ops as kernels};
+use tilewright::lang::bf16;
+use tilewright::lang::tile::prelude::*;
+use tilewright::ops::{Error, OPERATORS, RmsNorm, Rows, Softmax};
+
+/// A simulator with the kernels that were recorded and no compiler.
+fn equipped(kernels: impl IntoIterator<Item = PackedKernel>) -> Device {
+    let device = Device::simulator();
+    device.add_pack(pack(kernels));
+    device.only_packed(true);
+    device
+}
+
+fn pack(kernels: impl IntoIterator<Item = PackedKernel>) -> Pack<'static> {
+    let bytes = kernels.into_iter().fold(PackBuilder::new(), PackBuilder::kernel).write();
+    Pack::parse(bytes.leak()).unwrap()
+}
+
+/// What is recorded for a Hopper, which the simulator stands for, and an Ampere.
+fn record(work: impl Fn(&Device)) -> Vec<PackedKernel> {
+    let of = |arch| {
+        let recorder = Recorder::new(arch);
+        work(recorder.device());
+        recorder.kernels()
+    };
+    [Arch::SM_80, Arch::SM_90A].map(of).concat()
+}
+
+fn unpacked(outcome: Result<(), Error>) -> String {
+    match outcome {
+        Err(Error::Device(error @ DeviceError::Unpacked { .. })) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A row of numbers, its softmax and its norm, in a buffer each.
+fn operators(device: &Device, rows: usize, columns: usize) -> Result<[Buffer<f32>; 2], Error> {
+    let numbers: Vec<f32> = (0..rows * columns).map(|i| (i % 97) as f32 / 97.0).collect();
+    let (x, weight) = (device.upload(&numbers)?, device.upload(&vec![2.0f32; columns])?);
+    let (y, z) = (device.alloc_zeroed::<f32>(rows * columns)?, device.alloc_zeroed::<f32>(rows * columns)?);
+    let x = Rows::new(&x, rows, columns);
+    Softmax::new().run(device, x, Rows::new(&y, rows, columns))?;
+    RmsNorm::new(1e-6).weight(&weight).run(device, x, Rows::new(&z, rows, columns))?;
+    Ok([y, z])
+}
+
+#[test]
+fn operators_run_from_a_pack_without_a_compiler() {
+    let kernels = record(|device| drop(operators(device, 4, 1536).unwrap()));
+    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    assert_eq!(names, ["softmax", "rms_norm", "softmax", "rms_norm"], "one of each for each chip");
+    let device = equipped(kernels);
+    // The number of rows is not compiled in.
+    for rows in [4, 7] {
+        let [y, z] = operators(&device, rows, 1536).unwrap();
+        let expected = operators(&Device::cpu(), rows, 1536).unwrap();
+        for (found, expected) in [y, z].iter().zip(&expected) {
+            for (found, expected) in found.to_vec().unwrap().iter().zip(expected.to_vec().unwrap()) {
+                assert!((found - expected).abs() <= 1e-5 * expected.abs() + 1e-7, "{found} {expected}");
+            }
+        }
+    }
+    // Rows of another length have another kernel, which is not there.
+    let error = unpacked(operators(&device, 4, 1024).map(drop));
+    assert!(
+        error.starts_with("kernel `softmax` for sm_90a and arguments of which this is true: x is a "),
+        "{error}"
+    );
+    assert!(error.contains("x_extent1 is 1024") && !error.contains('\n'), "{error}");
+    // A device that may compile does.
+    device.only_packed(false);
+    operators(&device, 4, 1024).unwrap();
+}
+
+#[kernel]
+fn product(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>) {
+    let (row, column) = (program_id(0), program_id(1));
+    let mut sum = Tile::<f32>::zeros([64, 64]);
+    for k in 0..a.extent(1).div_ceil(64) {
+        sum = dot(a.tile([64, 64]).block((row, k)).load(), b.tile([64, 64]).block((k, column)).load(), sum);
+    }
+    c.partition([64, 64]).store(sum);
+}
+
+/// Tensor maps are a part of what is packed: the launch makes them of the arguments.
+#[test]
+fn a_matrix_product_on_tiles_brings_its_tensor_maps() {
+    let (m, n, k) = (96, 80, 144);
+    let left: Vec<bf16> = (0..m * k).map(|i| bf16::from_f32((i % 7) as f32 - 3.0)).collect();
+    let right: Vec<bf16> = (0..k * n).map(|i| bf16::from_f32((i % 5) as f32 - 2.0)).collect();
+    let multiply = |device: &Device| {
+        let (a, b) = (device.upload(&left)?, device.upload(&right)?);
+        let c = device.alloc_zeroed::<f32>(m * n)?;
+        let program = device.program(&product::stage().unwrap())?;
+        program.run(&[&a.view([m, k]), &b.view([k, n]), &c.view([m, n])])?.expect_clean()?;
+        let [variant] = <[_; 1]>::try_from(program.variants()).unwrap();
+        Ok::<_, DeviceError>((c, variant))
+    };
+    let kernels = record(|device| drop(multiply(device).unwrap()));
+    let maps = |kernel: &PackedKernel| kernel.variant.as_ref().unwrap().maps.lines().count();
+    assert_eq!(kernels.iter().map(maps).collect::<Vec<_>>(), [0, 3], "Hopper copies by its engine");
+
+    let (c, variant) = multiply(&equipped(kernels)).unwrap();
+    assert_eq!(variant.maps().len(), 3);
+    assert!(variant.build().is_none() && variant.remarks().is_empty());
+    assert!(variant.packed().unwrap().starts_with("PTX for sm_90a by tilewright"), "{variant:?}");
+    let (compiled, like) = multiply(&Device::simulator()).unwrap();
+    assert_eq!(c.to_vec().unwrap(), compiled.to_vec().unwrap());
+    assert_eq!(
+        (variant.threads(), variant.facts(), variant.packed().is_some()),
+        (like.threads(), like.facts(), true)
+    );
+    assert!(like.packed().is_none() && like.build().is_some());
+    let expected = |row: usize, column: usize| {
+        (0..k).map(|i| left[row * k + i].to_f32() * right[i * n + column].to_f32()).sum::<f32>()
+    };
+    let c = c.to_vec().unwrap();
+    assert!((0..m * n).all(|at| c[at] == expected(at / n, at % n)));
+}
+
+#[kernel]
+fn twice(x: View<f32, 2>) {
+    let tile = x.partition([1, 64]);
+    tile.store(tile.load() * 2.0);
+}
+
+/// A variant serves every launch of which its facts are true; of several, the one that uses most of them.
+#[test]
+fn facts_that_hold_are_enough() {
+    let kernel = twice::stage().unwrap();
+    let recorder = Recorder::new(Arch::SM_90A).any_tensor();
+    recorder.add(&kernel).unwrap();
+    let facts = |kernel: &PackedKernel| kernel.variant.clone().unwrap().facts;
+    let kept: Vec<String> = recorder.kernels().iter().map(facts).collect();
+    assert_eq!(
+        kept,
+        [
+            "x is a multiple of 16, x_stride0 is a multiple of 4, x_extent1 is a multiple of 4, x_stride1 is 1",
+            ""
+        ]
+    );
+    assert!(dense_facts(&kernel).contains(&("x_stride1".to_owned(), Fact::Is(1))));
+
+    let run = |device: &Device, (offset, stride): (usize, usize)| {
+        let x = device.upload(&[1.0f32; 300]).unwrap();
+        let program = device.program(&kernel).unwrap();
+        let part = x.slice(offset..).unwrap();
+        program.run(&[&part.strided([2, 60], [stride, 1])])?.expect_clean()?;
+        assert_eq!(x.to_vec().unwrap().iter().filter(|x| **x == 2.0).count(), 120);
+        Ok::<_, DeviceError>(program.variants()[0].to_string())
+    };
+    let device = equipped(recorder.kernels());
+    assert_eq!(run(&device, (0, 60)).unwrap(), kept[0], "dense: the grid's facts are not needed");
+    assert_eq!(run(&device, (0, 61)).unwrap(), "any arguments", "rows at odd places");
+    assert_eq!(run(&device, (1, 60)).unwrap(), "any arguments", "a pointer at an odd place");
+    // Without the second there is nothing for these.
+    let device = equipped(recorder.kernels().into_iter().take(1));
+    assert_eq!(run(&device, (0, 60)).unwrap(), kept[0]);
+    assert!(matches!(run(&device, (1, 60)), Err(DeviceError::Unpacked { .. })));
+}
+
+/// Kernels for threads are found by what they are, and so are the plans of products.
+#[test]
+fn kernels_for_threads_and_products_are_recorded_too() {
+    let work = |device: &Device| {
+        let kernel = device.cached(&"add", || vector_add::stage::<f32>(64)).unwrap();
+        let (x, out) = (device.upload(&[1.5f32; 100]).unwrap(), device.alloc_zeroed::<f32>(100).unwrap());
+        kernel.launch(2, &[&x, &x, &out, &100u32]).unwrap().expect_clean().unwrap();
+        let a = device.upload(&[0.5f32; 64 * 64]).unwrap();
+        let c = Gemm::new(64, 64, 64).run(device, &a, &a).unwrap();
+        (out, c.typed::<f32>().unwrap())
+    };
+    let device = equipped(record(|device| drop(work(device))));
+    let (out, c) = work(&device);
+    assert_eq!((out.to_vec().unwrap(), c.to_vec().unwrap()), (vec![3.0; 100], vec![16.0; 64 * 64]));
+    // Another configuration is another kernel.
+    let error = device.compile(&vector_add::stage::<f32>(128).unwrap()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "kernel `vector_add` for sm_90a is in no pack of the device, and nothing else was allowed: found no compiled code, \
+         expected a pack with it; do the same on a `Recorder` and write what it keeps"
+    );
+    // By name as well, because there is one of the name.
+    assert!(device.load_packed(&pack(record(|device| drop(work(device)))), "vector_add").is_ok());
+}
+
+/// The registry's kernels are packed as they are.
+#[test]
+fn kernels_of_the_registry_are_found_again() {
+    let recorder = Recorder::new(Arch::SM_90A);
+    recorder.add(&(find("ops/softmax").unwrap().stage)().unwrap()).unwrap();
+    let device = equipped(recorder.kernels());
+    let staged =
+        kernels::softmax::stage::<bf16, bf16>(kernels::Form::Probabilities, false, [1, 1536]).unwrap();
+    let program = device.program(&staged).unwrap();
+    let x = device.upload(&[bf16::ONE; 2 * 1536]).unwrap();
+    let view = x.view([2, 1536]);
+    program.launch(2, &[&view, &view, &1.0f32, &0u32]).unwrap().expect_clean().unwrap();
+    assert!(x.to_vec().unwrap().iter().all(|x| (x.to_f32() * 1536.0 - 1.0).abs() < 0.01));
+}
+
+#[test]
+fn a_recorder_runs_nothing_and_keeps_each_kernel_once() {
+    let recorder = Recorder::new(Arch::SM_80);
+    let device = recorder.device();
+    assert_eq!((device.name(), device.arch(), device.chip().name), ("recorder", Arch::SM_80, "a100"));
+    let kernel = twice::stage().unwrap();
+    let x = device.upload(&[1.0f32; 128]).unwrap();
+    for _ in 0..3 {
+        let program = device.program(&kernel).unwrap();
+        program.run(&[&x.view([2, 64])]).unwrap().expect_clean().unwrap();
+    }
+    assert_eq!(x.to_vec().unwrap(), [1.0; 128]);
+    let kept = recorder.kernels();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(
+        kept[0].target.to_string(),
+        "sm_80",
+        "its memory is that of the chip, whatever the instructions need"
+    );
+    // An assembler adds machine code for the chip itself.
+    let both = recorder.assembled("a test", |text, arch| {
+        assert!(text.contains(".entry twice") && arch == Arch::SM_80);
+        Ok::<_, ()>(b"\x7fELF".to_vec())
+    });
+    let both = both.unwrap();
+    assert_eq!(both.iter().map(|kernel| kernel.form).collect::<Vec<_>>(), [Form::Ptx, Form::Cubin]);
+    assert!(both[1].producer.ends_with(", a test") && both[1].code == b"\x7fELF");
+    assert_eq!(recorder.assembled("nobody", |_, _| Err("no assembler")), Err("no assembler"));
+    // The simulator takes the PTX.
+    let device = equipped(both);
+    let x = device.upload(&[1.0f32; 128]).unwrap();
+    device.program(&kernel).unwrap().run(&[&x.view([2, 64])]).unwrap().expect_clean().unwrap();
+    assert_eq!(x.to_vec().unwrap(), [2.0; 128]);
+}
+
+/// The table of operators leaves out no kernel of the library.
+#[test]
+fn every_kernel_of_the_operators_can_be_packed() {
+    let mut reached = BTreeSet::new();
+    for operator in OPERATORS {
+        let recorder = Recorder::new(Arch::SM_80);
+        operator.rehearse(recorder.device(), Element::BF16, 256).unwrap();
+        // Rows that no program can hold; some operators have no kernel for these.
+        match operator.rehearse(recorder.device(), Element::F32, 33_000) {
+            Ok(()) | Err(Error::NoKernel { .. }) => {}
+            Err(error) => panic!("{}: {error}", operator.name),
+        }
+        reached.extend(recorder.kernels().into_iter().map(|kernel| kernel.name));
+    }
+    for kernel in kernels::OPERATORS {
+        let name = (kernel.stage)().unwrap().name().to_owned();
+        assert!(reached.contains(&name), "{name} is in no operator's rehearsal: {reached:?}");
+    }
+    let wrong = OPERATORS[0].rehearse(Recorder::new(Arch::SM_80).device(), Element::I32, 64);
+    assert_eq!(
+        wrong.unwrap_err().to_string(),
+        "`the type`: found i32, expected f32, f16 or bf16; convert to one of these"
+    );
+}
+
+/// What was rehearsed is what operators ask for, with any number of rows.
+#[test]
+fn rehearsed_operators_need_no_compiler() {
+    let recorder = Recorder::new(Arch::SM_90A);
+    for operator in
+        OPERATORS.iter().filter(|operator| ["softmax", "rmsnorm", "causal-softmax"].contains(&operator.name))
+    {
+        operator.rehearse(recorder.device(), Element::F32, 128).unwrap();
+    }
+    let device = equipped(recorder.kernels());
+    for rows in [8, 9, 33, 100] {
+        operators(&device, rows, 128).unwrap();
+        let x = device.alloc_zeroed::<f32>(rows * 128).unwrap();
+        let positions = device.upload(&vec![5i32; rows]).unwrap();
+        let x = Rows::new(&x, rows, 128);
+        Softmax::new().positions(&positions).run(&device, x, x).unwrap();
+        Softmax::new().causal(rows).run(&device, x, x).unwrap();
+    }
+    let x = device.alloc_zeroed::<f32>(64 * 128).unwrap();
+    let x = Rows::new(&x, 64, 128);
+    unpacked(Softmax::new().log().run(&device, x, x));
+}
