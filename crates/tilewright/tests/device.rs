@@ -220,7 +220,7 @@ fn arguments_are_held_against_the_signature() {
     }
 }
 
-/// A build knows the types of its parameters, PTX text their sizes.
+/// A build knows the types of its parameters, PTX text which are pointers, floating-point numbers and integers, and their sizes.
 #[test]
 fn what_is_loaded_without_its_source_is_checked_as_far_as_it_goes() {
     for device in available() {
@@ -241,7 +241,7 @@ fn what_is_loaded_without_its_source_is_checked_as_far_as_it_goes() {
         let kernel = module.kernel("vector_add").unwrap();
         let error = kernel.launch(1, &[&x, &x, &out, &8u64]).unwrap_err();
         assert!(
-            error.to_string().contains("found a number of type u64, expected an argument of 4 bytes"),
+            error.to_string().contains("found a number of type u64, expected an integer of 4 bytes"),
             "{error}"
         );
         kernel.launch(1, &[&x, &x, &out, &8u32.to_le_bytes()]).unwrap().expect_clean().unwrap();

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use tilewright_codegen::Compiled;
 use tilewright_compiler::Build;
-use tilewright_cuda::{Dim3, Form, LaunchConfig, Pack, PackedKernelRef, Signature};
+use tilewright_cuda::{Dim3, Form, LaunchConfig, Pack, PackedKernelRef};
 use tilewright_hardware::{Element, TensorMapSpec};
 use tilewright_ir::{Space, Type};
+use tilewright_ptx::{Access, Class, ParameterKind, PointerSpace, Signature, signatures_from_text};
 use tilewright_sim::{Launch, Module as SimulatedModule, SimError};
 
 use super::code::Made;
@@ -65,6 +66,9 @@ impl sealed::Code for Build {
     }
 }
 
+/// What parameters get that nobody gives anything.
+const NOTHING: [u8; 16] = [0; 16];
+
 /// What is known of a parameter.
 #[derive(Debug)]
 pub(super) struct Parameter {
@@ -78,6 +82,10 @@ pub(super) enum Needs {
     /// A buffer; of that type, if it is known.
     Buffer(Option<Element>),
     Number(Element),
+    /// A floating-point number of so many bytes.
+    Float(usize),
+    /// An integer of so many bytes.
+    Integer(usize),
     Map(Option<TensorMapSpec>),
     /// So many bytes, whatever they mean.
     Bytes(usize),
@@ -93,11 +101,29 @@ impl Needs {
         }
     }
 
+    /// What PTX says of a parameter, and what its code shows.
+    fn of_ptx(parameter: &tilewright_ptx::Parameter) -> Needs {
+        let bytes = parameter.bytes as usize;
+        match parameter.kind {
+            ParameterKind::Pointer(PointerSpace::Global | PointerSpace::Generic) if bytes == 8 => {
+                Needs::Buffer(None)
+            }
+            ParameterKind::Scalar(ty) if ty.class() == Class::Float => Needs::Float(bytes),
+            // One of which nothing is done, or nothing is known, may be a pointer.
+            ParameterKind::Scalar(ty) if ty.class() == Class::Integer && parameter.access == Access::Read => {
+                Needs::Integer(bytes)
+            }
+            _ => Needs::Bytes(bytes),
+        }
+    }
+
     pub(super) fn describe(&self) -> String {
         match self {
             Needs::Buffer(None) => "a buffer".to_owned(),
             Needs::Buffer(Some(element)) => format!("a buffer of {element}"),
             Needs::Number(element) => format!("a number of type {element}"),
+            Needs::Float(bytes) => format!("a floating-point number of {bytes} bytes"),
+            Needs::Integer(bytes) => format!("an integer of {bytes} bytes"),
             Needs::Map(None) => "a tensor map".to_owned(),
             Needs::Map(Some(spec)) => format!("a tensor map {}", boxes(spec)),
             Needs::Bytes(1) => "an argument of 1 byte".to_owned(),
@@ -112,6 +138,13 @@ impl Needs {
                 needed.is_none_or(|needed| needed == *given)
             }
             (Needs::Number(needed), Passed::Number(given)) => *needed == given.element(),
+            (Needs::Float(bytes) | Needs::Integer(bytes), Passed::Bytes(given)) => *bytes == given.len(),
+            (Needs::Float(bytes), Passed::Number(given)) => {
+                *bytes == passed.bytes() && given.element().is_float()
+            }
+            (Needs::Integer(bytes), Passed::Number(given)) => {
+                *bytes == passed.bytes() && !given.element().is_float()
+            }
             (Needs::Map(None), Passed::Map(..)) => true,
             // How the cache fetches is no part of what the kernel relies on.
             (Needs::Map(Some(needed)), Passed::Map(given, ..)) => {
@@ -138,6 +171,8 @@ pub struct Module {
     code: Loaded,
     /// The one kernel of a compiled module.
     compiled: Option<Kernel>,
+    /// What the text says of its kernels, where nobody else knows.
+    signatures: Arc<[Signature]>,
 }
 
 /// Code as its device has it.
@@ -176,24 +211,34 @@ impl Loaded {
         }
     }
 
-    /// A kernel of it, of which no more is known than the code says.
-    fn body(&self, name: &str) -> Result<Body, DeviceError> {
-        let sized =
-            |name: &str, bytes: u32| Parameter { name: name.to_owned(), needs: Needs::Bytes(bytes as usize) };
+    /// A kernel of it, of which no more is known than the code says; a driver says it itself.
+    fn body(&self, name: &str, signatures: &[Signature]) -> Result<Body, DeviceError> {
         let entry = self.entry(name)?;
-        let (parameters, block, cluster) = match &entry {
-            Entry::Host(_, module) => (
-                module.parameters(name).iter().flatten().map(|p| sized(&p.name, p.bytes)).collect(),
-                module.required_block(name),
-                module.required_cluster(name),
-            ),
-            Entry::Gpu(_, kernel) => {
-                let Signature { parameters, required_block, required_cluster, .. } = kernel.signature();
-                let parameters = parameters.iter().map(|p| sized(&p.name, p.bytes)).collect();
-                (parameters, *required_block, *required_cluster)
-            }
+        let said = match &entry {
+            Entry::Host(..) => signatures.iter().find(|signature| signature.name == name),
+            Entry::Gpu(_, kernel) => Some(kernel.signature()),
         };
-        Ok(Body { name: name.into(), parameters, block, cluster, shared_bytes: 0, overlaps: false, entry })
+        let said = said.ok_or_else(|| DeviceError::Packed {
+            name: name.to_owned(),
+            found: "no signature".to_owned(),
+            expected: "one for each kernel",
+        })?;
+        let unused =
+            |p: &&tilewright_ptx::Parameter| p.access == Access::Unused && p.bytes as usize <= NOTHING.len();
+        let left_out: Vec<usize> =
+            said.parameters.iter().rev().take_while(unused).map(|p| p.bytes as usize).collect();
+        let parameter =
+            |p: &tilewright_ptx::Parameter| Parameter { name: p.name.clone(), needs: Needs::of_ptx(p) };
+        Ok(Body {
+            name: name.into(),
+            parameters: said.parameters.iter().map(parameter).collect(),
+            left_out: left_out.into_iter().rev().collect(),
+            block: said.required_block,
+            cluster: said.required_cluster,
+            shared_bytes: 0,
+            overlaps: false,
+            entry,
+        })
     }
 
     fn entry(&self, name: &str) -> Result<Entry, DeviceError> {
@@ -222,7 +267,14 @@ impl Module {
             Body::compiled(&loaded, compiled, parameters.collect())
         });
         let compiled = compiled.transpose()?.map(|body| Kernel::new(device, Arc::new(body)));
-        Ok(Module { device: device.clone(), code: loaded, compiled })
+        let signatures = match (&compiled, &loaded) {
+            (None, Loaded::Host(..)) => {
+                let module = tilewright_ptx::parse(code.text()).map_err(SimError::from)?;
+                module.signatures().into()
+            }
+            _ => Arc::default(),
+        };
+        Ok(Module { device: device.clone(), code: loaded, compiled, signatures })
     }
 
     /// The names of its kernels.
@@ -239,7 +291,7 @@ impl Module {
         if let Some(kernel) = self.compiled.as_ref().filter(|kernel| kernel.name() == name) {
             return Ok(kernel.clone());
         }
-        Ok(Kernel::new(&self.device, Arc::new(self.code.body(name)?)))
+        Ok(Kernel::new(&self.device, Arc::new(self.code.body(name, &self.signatures)?)))
     }
 }
 
@@ -248,6 +300,8 @@ impl Module {
 pub(super) struct Body {
     name: Arc<str>,
     parameters: Vec<Parameter>,
+    /// Bytes of each parameter at the end that the code does not look at: launches may do without.
+    left_out: Vec<usize>,
     /// What the code itself fixes.
     block: Option<[u32; 3]>,
     cluster: Option<[u32; 3]>,
@@ -273,6 +327,7 @@ impl Body {
         Ok(Body {
             name: compiled.entry.as_str().into(),
             parameters,
+            left_out: Vec::new(),
             block: compiled.launch.threads,
             cluster: compiled.launch.cluster,
             shared_bytes: compiled.shared.dynamic,
@@ -310,6 +365,7 @@ impl Body {
                 Ok(Body {
                     name: packed.name.into(),
                     parameters: written.chain(maps).chain(turns).collect(),
+                    left_out: Vec::new(),
                     block: packed.block,
                     cluster: packed.cluster,
                     shared_bytes: packed.shared_dynamic,
@@ -332,7 +388,10 @@ impl Body {
         match &self.entry {
             Entry::Host(host, _) if !host.runs() => Ok(Report::done(name)),
             Entry::Host(host, module) => {
-                let report = host.launch((module, &name), launch, passed)?;
+                let given = (passed.len() + self.left_out.len()).saturating_sub(self.parameters.len());
+                let missing = self.left_out.iter().skip(given).map(|bytes| Passed::Bytes(&NOTHING[..*bytes]));
+                let all: Vec<_> = passed.iter().copied().chain(missing).collect();
+                let report = host.launch((module, &name), launch, &all)?;
                 Ok(Report::simulated(name, report))
             }
             Entry::Gpu(gpu, kernel) => {
@@ -360,8 +419,12 @@ impl Body {
                     .collect(),
             });
         };
-        let loaded = Loaded::packed(device, packed)?;
-        let body = loaded.body(name)?;
+        let signatures = signatures_from_text(packed.signatures).map_err(|error| DeviceError::Packed {
+            name: name.to_owned(),
+            found: error.to_string(),
+            expected: "signatures as `tilewright compile --pack` writes them",
+        })?;
+        let body = Loaded::packed(device, packed)?.body(name, &signatures)?;
         Ok(Body {
             block: body.block.or(packed.block),
             cluster: body.cluster.or(packed.cluster),
@@ -445,6 +508,13 @@ impl Kernel {
         Kernel { overlaps: overlaps && self.body.overlaps, ..self }
     }
 
+    /// Bytes of each parameter at the end that launches may do without, because the code does not look at it: of PTX that other compilers
+    /// made. They get zeros.
+    #[must_use]
+    pub fn optional_parameters(&self) -> &[usize] {
+        &self.body.left_out
+    }
+
     /// Runs it on so many blocks: to its end on the simulator and the CPU, some time from now on a GPU. What comes after on the same
     /// device comes after it in any case.
     ///
@@ -477,17 +547,15 @@ impl Kernel {
     }
 
     fn check(&self, passed: &[Passed<'_>]) -> Result<(), DeviceError> {
-        if passed.len() != self.body.parameters.len() {
-            let parameters: Vec<String> = self
-                .body
-                .parameters
-                .iter()
-                .map(|p| format!("`{}`, {}", p.name, p.needs.describe()))
-                .collect();
+        let (all, left_out) = (&self.body.parameters, self.body.left_out.len());
+        let needed = all.len() - left_out;
+        if !(needed..=all.len()).contains(&passed.len()) {
+            let parameters: Vec<String> =
+                all[..needed].iter().map(|p| format!("`{}`, {}", p.name, p.needs.describe())).collect();
             return Err(DeviceError::ArgumentCount {
                 kernel: self.name().to_owned(),
                 found: passed.len(),
-                expected: self.body.parameters.len(),
+                expected: needed,
                 parameters: if parameters.is_empty() { "none".to_owned() } else { parameters.join("; ") },
             });
         }

@@ -62,8 +62,8 @@
 //! * A kernel of this compiler is launched with its own block, cluster and shared memory; its arguments are checked by number and
 //!   type. [`Device::compile`], [`Device::compile_with`] and [`Device::cached`] know what pointers lead to and which boxes tensor maps
 //!   must have. [`Device::load`] of a [`Build`](crate::compiler::Build) tells buffers, maps and numbers apart, and numbers by type, but
-//!   not what pointers lead to; PTX text and [packs](Device::load_packed) say the sizes of their parameters and no more. A GPU looks at
-//!   the PTX as well, and takes no number for a pointer.
+//!   not what pointers lead to. PTX text and [packs](Device::load_packed) by name say sizes, which parameters are pointers and which are
+//!   floating-point numbers; those at the end that the code never looks at may be left out.
 //! * Memory lives as long as its [`Buffer`] or a [`TensorMap`] over it, and on a GPU until all that was launched with it is done. It
 //!   belongs to one device; an argument from another is refused.
 //! * Operations of one device happen in the order in which they were asked for, also by several threads. A launch on the simulator or
