@@ -395,6 +395,68 @@ fn a_kernel_on_tiles_is_shown_in_its_stages() {
     assert!(message.contains("nvidia-cuda-nvdisasm") && message.lines().count() == 1, "{message}");
 }
 
+/// What became of each line of the source, in columns.
+#[test]
+fn stages_stand_side_by_side() {
+    let explain = |arguments: &[&str]| {
+        let mut command =
+            command(&[&["explain", "tutorial/normalise", "--arch", "sm_90a"], arguments].concat());
+        let output = command.env("TILEWRIGHT_PTXAS", "no/such/ptxas").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        stdout(&output).to_owned()
+    };
+    let width = 240;
+    let text = explain(&["--side-by-side", "--width", &width.to_string()]);
+    assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+    let mut parts = text.split("\n\n");
+    assert_eq!(parts.next(), Some("tutorial/normalise for sm_90a"));
+    let titles: Vec<&str> = parts.next().unwrap().lines().next().unwrap().split('│').map(str::trim).collect();
+    assert_eq!(titles, ["tile IR", "thread IR", "PTX"]);
+    let parts: Vec<(&str, Vec<Vec<&str>>)> = parts
+        .map(|part| {
+            let (head, rest) = part.split_once('\n').unwrap();
+            (head, rest.lines().map(|line| line.split('│').map(str::trim).collect()).collect())
+        })
+        .collect();
+    // The two lines of the kernel, as they are written, and what belongs to none.
+    let [(load, loaded), (store, stored), (rest, _)] = &parts[..] else { panic!("{text}") };
+    let file = "crates/kernels/src/tutorial/rows.rs:";
+    assert!(load.starts_with(file) && load.ends_with("let x = x.partition([1, columns]).load();"), "{load}");
+    assert!(store.starts_with(file) && store.ends_with(".store(x / x.sum(1));"), "{store}");
+    assert!(rest.starts_with("of no line"), "{rest}");
+    let has =
+        |rows: &[Vec<&str>], column: usize, word: &str| rows.iter().any(|row| row[column].contains(word));
+    for (column, words) in
+        [["tile_load", "tile_store"], ["load_if", "store_if"], ["ld.global", "st.global"]].iter().enumerate()
+    {
+        assert!(has(loaded, column, words[0]) && has(stored, column, words[1]), "{words:?}");
+        assert!(!has(stored, column, words[0]) && !has(loaded, column, words[1]), "{words:?}");
+    }
+    // Nothing is lost on the way.
+    let ptx = explain(&["--stage", "ptx"]);
+    let shown: Vec<&str> = parts.iter().flat_map(|(_, rows)| rows.iter().map(|row| row[2])).collect();
+    for line in ptx.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        assert!(shown.contains(&line), "{line}");
+    }
+
+    // Kernels for threads have no tiles; stages can be chosen, and go to a page.
+    let threads = tilewright(&["explain", "vector_add", "--side-by-side", "--stage", "threads,ptx"]);
+    assert!(stdout(&threads).contains("thread IR") && !stdout(&threads).contains("tile IR"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("normalise.html");
+    let said = explain(&["--stage", "tile,ptx", "--html", file.to_str().unwrap()]);
+    assert!(
+        said.ends_with("normalise.html: tutorial/normalise for sm_90a, 2 stages side by side\n"),
+        "{said}"
+    );
+    let page = std::fs::read_to_string(file).unwrap();
+    assert!(
+        page.contains("<thead><tr><th>tile IR</th><th>PTX</th></tr></thead>")
+            && page.contains("tile&lt;1x128xf32&gt;")
+    );
+    assert!(refused(&["explain", "vector_add", "--side-by-side", "--json"]).contains("--json"));
+}
+
 /// The tools of NVIDIA are programs that are found and run: two scripts in their places.
 #[cfg(unix)]
 #[test]

@@ -2,10 +2,12 @@
 //!
 //! A kernel on tiles is explained as it is compiled for dense, aligned tensors, unless told otherwise: that is what launches mostly get.
 
+mod columns;
 mod sass;
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -30,7 +32,9 @@ use super::{Failure, table};
     tilewright explain transpose --arch sm_80 --diff\n  \
     tilewright explain gemm_ampere --diff=licm --json\n  \
     tilewright explain tutorial/softmax --arch sm_90a\n  \
-    tilewright explain ops/rms_norm --stage tile,ptx")]
+    tilewright explain ops/rms_norm --stage tile,ptx\n  \
+    tilewright explain tutorial/softmax --side-by-side --width 200\n  \
+    tilewright explain ops/softmax --stage tile,ptx --html softmax.html")]
 pub(super) struct Options {
     /// The kernel, by its name in the registry
     kernel: String,
@@ -46,6 +50,18 @@ pub(super) struct Options {
     /// Print the kernel in these stages and nothing else [default: all that there are of a kernel on tiles, none of others, and tables]
     #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',', conflicts_with = "diff")]
     stage: Vec<Stage>,
+
+    /// Show the stages side by side, line by line of the kernel's source, and nothing else
+    #[arg(long, conflicts_with_all = ["diff", "json"])]
+    side_by_side: bool,
+
+    /// Characters of a line of --side-by-side [default: those of the terminal, else 160]
+    #[arg(long, value_name = "N", requires = "side_by_side")]
+    width: Option<usize>,
+
+    /// Write the stages side by side to a page of HTML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["diff", "json", "side_by_side"])]
+    html: Option<PathBuf>,
 
     /// Compile a kernel on tiles for tensors of any strides and alignment, not for dense ones
     #[arg(long)]
@@ -173,13 +189,34 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     let build = Compiler::new(arch).dumps(true).compile(&func);
     let build = build.map_err(|error| Failure::Machine(error.to_string()))?;
     let assembler = Assembler::find().ok();
-    let report = assembler.as_ref().map(|assembler| assemble(assembler, &build, arch)).transpose()?;
+    let report = assembler
+        .as_ref()
+        .map(|assembler| assemble(assembler, &build, &build.code.text, arch))
+        .transpose()?;
     let disassembler = assembler.as_ref().and_then(|assembler| sass::find(assembler.path()));
-    let machine_code = || match (&disassembler, &report) {
-        (Some(program), Some(report)) => sass::disassemble(program, &report.cubin).map(Some),
-        _ => Ok(None),
-    };
-    let stages = stages(options, &func, &build, machine_code)?;
+    let tools = assembler.as_ref().zip(disassembler.as_deref());
+    if options.side_by_side || options.html.is_some() {
+        let machine_code = |ptx: &[columns::Line]| {
+            let Some((assembler, disassembler)) = tools else { return Ok(None) };
+            let numbered = columns::numbered(&build.code.text);
+            let report = assemble(assembler, &build, &numbered, arch)?;
+            let text = sass::disassemble(disassembler, &report.cubin, &["-c", "-g"])?;
+            Ok(Some(columns::of_sass(&text, ptx)))
+        };
+        return side_by_side(options, arch, &func, &build, machine_code, out);
+    }
+    let stages = chosen(options, &func, |stage| {
+        let text = match (stage, tools, &report) {
+            (Stage::Tile, ..) => func.to_string(),
+            (Stage::Threads, ..) => build.func.to_string(),
+            (Stage::Ptx, ..) => build.code.text.clone(),
+            (Stage::Sass, Some((_, program)), Some(report)) => {
+                sass::disassemble(program, &report.cubin, &["-c"])?
+            }
+            (Stage::Sass, ..) => return Ok(None),
+        };
+        Ok(Some(Form { stage, text }))
+    })?;
     if !options.stage.is_empty() && !options.json {
         return write_stages(&stages, options.stage.len() > 1, out);
     }
@@ -234,37 +271,31 @@ fn says(name: &str, fact: Fact) -> String {
     }
 }
 
-/// The stages that were asked for; of a kernel on tiles all that there are, if none were. `machine_code` has the SASS, or nothing where the
-/// machine lacks a tool.
-fn stages(
+/// The stages that were asked for, made by `make`, which has no SASS where the machine lacks a tool. If none were asked for, all that there
+/// are; of kernels for threads none, unless they are to stand side by side.
+fn chosen<T>(
     options: &Options,
     func: &Func,
-    build: &Build,
-    machine_code: impl Fn() -> Result<Option<String>, Failure>,
-) -> Result<Vec<Form>, Failure> {
+    make: impl Fn(Stage) -> Result<Option<T>, Failure>,
+) -> Result<Vec<T>, Failure> {
     let all = [Stage::Tile, Stage::Threads, Stage::Ptx, Stage::Sass];
     let asked = !options.stage.is_empty();
     let wanted = match (asked, func.is_tile_level()) {
         (true, _) => &options.stage[..],
         (false, true) => &all[..],
+        (false, false) if options.side_by_side || options.html.is_some() => &all[1..],
         (false, false) => &[],
     };
     let mut forms = Vec::new();
     for &stage in wanted {
-        let text = match stage {
-            Stage::Tile if func.is_tile_level() => Some(func.to_string()),
-            Stage::Tile => {
-                let kernel = &options.kernel;
-                return Err(Failure::input(format!(
-                    "`{kernel}` is written for threads and has no stage `tile`; use threads, ptx or sass"
-                )));
-            }
-            Stage::Threads => Some(build.func.to_string()),
-            Stage::Ptx => Some(build.code.text.clone()),
-            Stage::Sass => machine_code()?,
-        };
-        match text {
-            Some(text) => forms.push(Form { stage, text }),
+        if stage == Stage::Tile && !func.is_tile_level() {
+            let kernel = &options.kernel;
+            return Err(Failure::input(format!(
+                "`{kernel}` is written for threads and has no stage `tile`; use threads, ptx or sass"
+            )));
+        }
+        match make(stage)? {
+            Some(form) => forms.push(form),
             None if asked => {
                 let (assembler, disassembler) = (tilewright_ptxas::VARIABLE, sass::remedy());
                 return Err(Failure::Machine(format!(
@@ -275,6 +306,38 @@ fn stages(
         }
     }
     Ok(forms)
+}
+
+/// Width of a page that no terminal shows.
+const WIDE: usize = 160;
+
+/// Writes the stages side by side. `machine_code` has the SASS, joined with the PTX, or nothing where the machine lacks a tool.
+fn side_by_side(
+    options: &Options,
+    arch: Arch,
+    func: &Func,
+    build: &Build,
+    machine_code: impl Fn(&[columns::Line]) -> Result<Option<Vec<columns::Line>>, Failure>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let columns = chosen(options, func, |stage| {
+        let lines = match stage {
+            Stage::Tile => Some(columns::of_ir(func)),
+            Stage::Threads => Some(columns::of_ir(&build.func)),
+            Stage::Ptx => Some(columns::of_ptx(build)),
+            Stage::Sass => machine_code(&columns::of_ptx(build))?,
+        };
+        Ok(lines.map(|lines| columns::Column { title: stage.title(), lines }))
+    })?;
+    let title = format!("{} for {arch}", options.kernel);
+    if let Some(path) = &options.html {
+        let page = columns::page(&title, &columns);
+        std::fs::write(path, page).map_err(|error| Failure::file("writing", path, &error))?;
+        return Ok(writeln!(out, "{}: {title}, {} stages side by side", path.display(), columns.len())?);
+    }
+    let terminal = || table(&[]).width().map(usize::from);
+    writeln!(out, "{title}\n")?;
+    columns::write_text(&columns, options.width.or_else(terminal).unwrap_or(WIDE), out)
 }
 
 fn write_stages(stages: &[Form], titles: bool, out: &mut dyn Write) -> Result<(), Failure> {
@@ -334,8 +397,8 @@ fn directive(text: &str, name: &str) -> String {
 }
 
 /// Asks the assembler. That it refuses our PTX is our fault: the report says where, and a reproducer is left behind.
-fn assemble(assembler: &Assembler, build: &Build, arch: Arch) -> Result<Report, Failure> {
-    match assembler.assemble(&build.code.text, &arch.to_string()) {
+fn assemble(assembler: &Assembler, build: &Build, text: &str, arch: Arch) -> Result<Report, Failure> {
+    match assembler.assemble(text, &arch.to_string()) {
         Ok(report) => Ok(report),
         Err(AssemblerError::Refused { message, .. }) => Err(refused(build, &message)),
         Err(error) => Err(Failure::Machine(error.to_string())),

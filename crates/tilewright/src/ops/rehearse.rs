@@ -125,8 +125,8 @@ impl Stage<'_> {
             Ok::<_, Error>(Matrix { buffer: self.alloc(rows * columns)?, rows, columns })
         };
         let all = (0..N).map(|_| one()).collect::<Result<Vec<_>, _>>()?;
-        // As many as were asked for: the other arm is never taken.
-        all.try_into().or_else(|_| Err(Error::no_kernel("so many matrices", self.device)))
+        // There are as many as asked for, so this is no error.
+        all.try_into().map_err(|_| Error::no_kernel("so many matrices", self.device))
     }
 
     /// The numbers of a head: of usual size, if the columns are heads of such.

@@ -25,13 +25,13 @@ pub(super) fn find(assembler: &Path) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// The text of the code in a cubin.
-pub(super) fn disassemble(disassembler: &Path, cubin: &[u8]) -> Result<String, Failure> {
+/// The text of the code in a cubin. `-c` leaves out data, `-g` says which line of the PTX instructions come from.
+pub(super) fn disassemble(disassembler: &Path, cubin: &[u8], flags: &[&str]) -> Result<String, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure::Machine(error.to_string()))?;
     let file = folder.path().join("kernel.cubin");
     std::fs::write(&file, cubin).map_err(|error| Failure::file("writing", &file, &error))?;
     let output = Command::new(disassembler)
-        .arg("-c")
+        .args(flags)
         .arg(&file)
         .output()
         .map_err(|error| Failure::file("running", disassembler, &error))?;
