@@ -106,6 +106,17 @@ pub(crate) static RULES: &[Rule] = &[
     Rule {
         package: "tilewright",
         kind: Kind::Test,
+        name: "ahead_of_time",
+        arguments: &["on_every_device"],
+        seconds: 120,
+        sanitizers: &[Tool::Memcheck],
+        threaded: &[],
+        data: None,
+        proves: "what was recorded for a GPU runs on it without a compiler",
+    },
+    Rule {
+        package: "tilewright",
+        kind: Kind::Test,
         name: "gemm",
         arguments: &[],
         seconds: 540,
@@ -159,6 +170,17 @@ pub(crate) static RULES: &[Rule] = &[
         threaded: &[],
         data: None,
         proves: "the example computes what it says",
+    },
+    Rule {
+        package: "tilewright",
+        kind: Kind::Example,
+        name: "triton_ptx",
+        arguments: &[],
+        seconds: 60,
+        sanitizers: EVERY_TOOL,
+        threaded: &[],
+        data: None,
+        proves: "a kernel of Triton's computes what it should without Python",
     },
     Rule {
         package: "*",
@@ -251,6 +273,8 @@ mod tests {
     fn workspace() -> Vec<BuildTarget> {
         vec![
             target("tilewright", Kind::Bin, "tilewright"),
+            target("tilewright", Kind::Example, "triton_ptx"),
+            target("tilewright", Kind::Test, "ahead_of_time"),
             target("tilewright", Kind::Test, "cli"),
             target("tilewright", Kind::Test, "device"),
             target("tilewright", Kind::Test, "devices"),
@@ -278,11 +302,13 @@ mod tests {
                 "tilewright-cuda.test.corpus",
                 "tilewright.test.devices",
                 "tilewright.test.device",
+                "tilewright.test.ahead_of_time",
                 "tilewright.test.gemm",
                 "tilewright.test.gemm_api",
                 "tilewright.test.gemm_sweep",
                 "tilewright-cuda.test.gpu",
                 "tilewright-cuda.example.graphs",
+                "tilewright.example.triton_ptx",
                 "tilewright-cuda.bench.gpu",
                 "bin.tilewright",
             ]
@@ -294,7 +320,7 @@ mod tests {
     #[test]
     fn a_pattern_chooses_and_one_that_fits_nothing_is_an_error() {
         let targets = workspace();
-        assert_eq!(select(&targets, Some("test")).unwrap().len(), 8);
+        assert_eq!(select(&targets, Some("test")).unwrap().len(), 9);
         let error = select(&targets, Some("nvlink")).unwrap_err().to_string();
         assert!(error.starts_with("no program for a GPU matches `nvlink`; there are: "), "{error}");
     }

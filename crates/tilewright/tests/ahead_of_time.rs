@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use tilewright::cuda::{Form, Pack, PackBuilder, PackedKernel};
-use tilewright::device::{Buffer, Device, DeviceError, Fact, Recorder, dense_facts};
+use tilewright::device::{
+    Buffer, Device, DeviceError, DeviceKind, Fact, Recorder, Variant, available, dense_facts,
+};
 use tilewright::gemm::Gemm;
 use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::examples::vector_add;
@@ -54,6 +56,13 @@ fn operators(device: &Device, rows: usize, columns: usize) -> Result<[Buffer<f32
     Ok([y, z])
 }
 
+#[track_caller]
+fn close(found: &Buffer<f32>, expected: &Buffer<f32>) {
+    for (found, expected) in found.to_vec().unwrap().iter().zip(expected.to_vec().unwrap()) {
+        assert!((found - expected).abs() <= 1e-5 * expected.abs() + 1e-7, "{found} {expected}");
+    }
+}
+
 #[test]
 fn operators_run_from_a_pack_without_a_compiler() {
     let kernels = record(|device| drop(operators(device, 4, 1536).unwrap()));
@@ -65,9 +74,7 @@ fn operators_run_from_a_pack_without_a_compiler() {
         let [y, z] = operators(&device, rows, 1536).unwrap();
         let expected = operators(&Device::cpu(), rows, 1536).unwrap();
         for (found, expected) in [y, z].iter().zip(&expected) {
-            for (found, expected) in found.to_vec().unwrap().iter().zip(expected.to_vec().unwrap()) {
-                assert!((found - expected).abs() <= 1e-5 * expected.abs() + 1e-7, "{found} {expected}");
-            }
+            close(found, expected);
         }
     }
     // Rows of another length have another kernel, which is not there.
@@ -82,6 +89,27 @@ fn operators_run_from_a_pack_without_a_compiler() {
     operators(&device, 4, 1024).unwrap();
 }
 
+/// The operators and a product on tiles, as recorded for the very chip, on all devices that compile.
+#[test]
+fn what_was_recorded_runs_on_every_device() {
+    for device in available().into_iter().filter(|device| device.kind() != DeviceKind::Cpu) {
+        let recorder = Recorder::for_chip(device.chip());
+        operators(recorder.device(), 64, 512).unwrap();
+        multiply(recorder.device(), &staged(), (128, 64, 256)).unwrap();
+        device.add_pack(pack(recorder.kernels()));
+        device.only_packed(true);
+        let (results, expected) = (operators(&device, 64, 512), operators(&Device::cpu(), 64, 512).unwrap());
+        let product = multiply(&device, &staged(), (128, 64, 256));
+        device.only_packed(false);
+        for (found, expected) in results.unwrap().iter().zip(&expected) {
+            close(found, expected);
+        }
+        let (c, variant) = product.unwrap();
+        assert!(variant.packed().is_some());
+        assert_eq!(c.to_vec().unwrap(), exact(128, 64, 256), "{}", device.name());
+    }
+}
+
 #[kernel]
 fn product(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>) {
     let (row, column) = (program_id(0), program_id(1));
@@ -92,40 +120,54 @@ fn product(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>) {
     c.partition([64, 64]).store(sum);
 }
 
+fn staged() -> Kernel {
+    product::stage().unwrap()
+}
+
+/// Small whole numbers, so that sums are exact.
+fn factors(m: usize, n: usize, k: usize) -> [Vec<bf16>; 2] {
+    let whole = |i: usize, of: usize| bf16::from_f32((i % of) as f32 - (of / 2) as f32);
+    [(0..m * k).map(|i| whole(i, 7)).collect(), (0..k * n).map(|i| whole(i, 5)).collect()]
+}
+
+fn exact(m: usize, n: usize, k: usize) -> Vec<f32> {
+    let [left, right] = factors(m, n, k);
+    let sum = |row: usize, column: usize| {
+        (0..k).map(|i| left[row * k + i].to_f32() * right[i * n + column].to_f32()).sum()
+    };
+    (0..m * n).map(|at| sum(at / n, at % n)).collect()
+}
+
+/// A product, and the one variant that computed it.
+fn multiply(
+    device: &Device,
+    kernel: &Kernel,
+    (m, n, k): (usize, usize, usize),
+) -> Result<(Buffer<f32>, Variant), DeviceError> {
+    let [a, b] = factors(m, n, k);
+    let (a, b, c) = (device.upload(&a)?, device.upload(&b)?, device.alloc_zeroed::<f32>(m * n)?);
+    let program = device.program(kernel)?;
+    program.run(&[&a.view([m, k]), &b.view([k, n]), &c.view([m, n])])?.expect_clean()?;
+    let [variant] = <[_; 1]>::try_from(program.variants()).unwrap();
+    Ok((c, variant))
+}
+
 /// Tensor maps are a part of what is packed: the launch makes them of the arguments.
 #[test]
 fn a_matrix_product_on_tiles_brings_its_tensor_maps() {
-    let (m, n, k) = (96, 80, 144);
-    let left: Vec<bf16> = (0..m * k).map(|i| bf16::from_f32((i % 7) as f32 - 3.0)).collect();
-    let right: Vec<bf16> = (0..k * n).map(|i| bf16::from_f32((i % 5) as f32 - 2.0)).collect();
-    let multiply = |device: &Device| {
-        let (a, b) = (device.upload(&left)?, device.upload(&right)?);
-        let c = device.alloc_zeroed::<f32>(m * n)?;
-        let program = device.program(&product::stage().unwrap())?;
-        program.run(&[&a.view([m, k]), &b.view([k, n]), &c.view([m, n])])?.expect_clean()?;
-        let [variant] = <[_; 1]>::try_from(program.variants()).unwrap();
-        Ok::<_, DeviceError>((c, variant))
-    };
-    let kernels = record(|device| drop(multiply(device).unwrap()));
+    let extents = (96, 80, 144);
+    let kernels = record(|device| drop(multiply(device, &staged(), extents).unwrap()));
     let maps = |kernel: &PackedKernel| kernel.variant.as_ref().unwrap().maps.lines().count();
     assert_eq!(kernels.iter().map(maps).collect::<Vec<_>>(), [0, 3], "Hopper copies by its engine");
 
-    let (c, variant) = multiply(&equipped(kernels)).unwrap();
+    let (c, variant) = multiply(&equipped(kernels), &staged(), extents).unwrap();
     assert_eq!(variant.maps().len(), 3);
     assert!(variant.build().is_none() && variant.remarks().is_empty());
     assert!(variant.packed().unwrap().starts_with("PTX for sm_90a by tilewright"), "{variant:?}");
-    let (compiled, like) = multiply(&Device::simulator()).unwrap();
-    assert_eq!(c.to_vec().unwrap(), compiled.to_vec().unwrap());
-    assert_eq!(
-        (variant.threads(), variant.facts(), variant.packed().is_some()),
-        (like.threads(), like.facts(), true)
-    );
+    let (_, like) = multiply(&Device::simulator(), &staged(), extents).unwrap();
     assert!(like.packed().is_none() && like.build().is_some());
-    let expected = |row: usize, column: usize| {
-        (0..k).map(|i| left[row * k + i].to_f32() * right[i * n + column].to_f32()).sum::<f32>()
-    };
-    let c = c.to_vec().unwrap();
-    assert!((0..m * n).all(|at| c[at] == expected(at / n, at % n)));
+    assert_eq!((variant.threads(), variant.facts()), (like.threads(), like.facts()));
+    assert_eq!(c.to_vec().unwrap(), exact(96, 80, 144));
 }
 
 #[kernel]

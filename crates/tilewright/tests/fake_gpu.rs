@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tilewright::cuda::{CudaError, DiskCache, Form, Pack, PackBuilder, PackedKernel};
-use tilewright::device::{DeviceError, DeviceKind, DynBuffer, available};
+use tilewright::device::{DeviceError, DeviceKind, DynBuffer, Recorder, available};
 use tilewright::gemm::{Arguments, Gemm};
 use tilewright::hardware::Element;
 use tilewright::kernels::gemm::{Algorithm, Storage, Types};
@@ -372,6 +372,42 @@ mod programs {
         let row = x.partition([1, columns]).load();
         out.partition([1, columns]).store(row / row.sum(1));
     }
+}
+
+/// A pack that a GPU was given is all that it needs; machine code comes first.
+#[test]
+fn packed_programs_are_launched_without_a_compiler() {
+    Fake::new().run("packed_programs_are_launched_without_a_compiler", |driver| {
+        let device = gpu();
+        let recorder = Recorder::for_chip(device.chip());
+        let work = |device: &Device| {
+            let product = device.program(&programs::product::stage().unwrap())?;
+            let (a, b) = (device.upload(&[bf16::ONE; 64 * 128])?, device.alloc_zeroed::<f32>(64 * 64)?);
+            product.run(&[&a.view([64, 128]), &a.view([128, 64]), &b.view([64, 64])])?;
+            let rows = device.program(&programs::long_rows::stage(131_072).unwrap())?;
+            let long = device.alloc_zeroed::<f32>(2 * 131_072)?;
+            rows.run(&[&long.view([2, 131_072]), &long.view([2, 131_072])])?.expect_clean()?;
+            Ok::<_, DeviceError>([product, rows].map(|program| program.variants()[0].clone()))
+        };
+        let [product, rows] = work(recorder.device()).unwrap();
+        device.only_packed(true);
+        let error = work(&device).unwrap_err();
+        assert!(matches!(error, DeviceError::Unpacked { .. }), "{error}");
+        assert!(driver.launches().is_empty());
+
+        let bytes = recorder.kernels().into_iter().fold(PackBuilder::new(), PackBuilder::kernel).write();
+        device.add_pack(Pack::parse(bytes.leak()).unwrap());
+        let [packed_product, packed_rows] = work(&device).unwrap();
+        let launches = driver.launches();
+        assert_eq!(launches.len(), 2);
+        for (launch, (packed, recorded)) in
+            launches.iter().zip([(packed_product, product), (packed_rows, rows)])
+        {
+            assert!(packed.packed().is_some_and(|words| words.starts_with("PTX for sm_90")), "{packed:?}");
+            assert_eq!((packed.facts(), packed.maps()), (recorded.facts(), recorded.maps()));
+            assert_eq!(Some(launch.block[0]), recorded.threads());
+        }
+    });
 }
 
 #[test]

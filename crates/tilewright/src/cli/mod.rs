@@ -38,9 +38,9 @@ enum Command {
     Bench(bench::Options),
     /// List, clear or verify the compiled kernels that are kept on disk
     Cache(cache::Options),
-    /// Compile a kernel of the registry to IR or PTX, or several into a pack
+    /// Compile a kernel of the registry to IR or PTX, or kernels and operators into a pack
     Compile(compile::Options),
-    /// Show what becomes of a kernel: stages, what each pass did, registers, occupancy
+    /// Show what becomes of a kernel: stages, one after the other or side by side, what each pass did, registers, occupancy
     Explain(explain::Options),
     /// Evaluate expressions of the layout algebra, or draw layouts
     Layout(layout::Options),

@@ -109,10 +109,8 @@ impl Needs {
                 Needs::Buffer(None)
             }
             ParameterKind::Scalar(ty) if ty.class() == Class::Float => Needs::Float(bytes),
-            // One of which nothing is done, or nothing is known, may be a pointer.
-            ParameterKind::Scalar(ty) if ty.class() == Class::Integer && parameter.access == Access::Read => {
-                Needs::Integer(bytes)
-            }
+            // One of the size of an address may be a pointer that the code does not follow.
+            ParameterKind::Scalar(ty) if ty.class() == Class::Integer && bytes != 8 => Needs::Integer(bytes),
             _ => Needs::Bytes(bytes),
         }
     }
