@@ -428,7 +428,7 @@ fn programs_are_launched_in_the_shape_they_were_compiled_for() {
             (device.upload(&[bf16::ONE; 64 * 128]).unwrap(), device.alloc_zeroed::<f32>(64 * 64).unwrap());
         let arguments = (a.view([64, 128]), a.view([128, 64]), b.view([64, 64]));
         product.run(&[&arguments.0, &arguments.1, &arguments.2]).unwrap();
-        assert_eq!(product.variants()[0].maps().len(), 2);
+        assert_eq!(product.variants()[0].maps().len(), 3);
 
         let rows = device.program(&programs::long_rows::stage(131_072).unwrap()).unwrap();
         let long = device.alloc_zeroed::<f32>(2 * 131_072).unwrap();

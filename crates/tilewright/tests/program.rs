@@ -192,7 +192,7 @@ fn factors_through_tensor_maps() {
         let (a, b) = (device.upload(&narrow(&a)).unwrap(), device.upload(&narrow(&b)).unwrap());
         let c = device.alloc::<f32>(m * n).unwrap();
         // All of it by tensor maps, rows that do not begin at multiples of 16 bytes without, and nothing at all.
-        for (depth, maps) in [(136, 2), (80, 2), (0, 0)] {
+        for (depth, maps) in [(136, 3), (80, 3), (0, 0)] {
             let (a, b) = (a.strided([m, depth], [k, 1]), b.view([depth, n]));
             program.run(&[&a, &b, &c.view([m, n])]).unwrap().expect_clean().unwrap();
             near(&c.to_vec().unwrap(), &product(depth), 1e-5);

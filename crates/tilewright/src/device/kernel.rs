@@ -357,12 +357,11 @@ impl Body {
             }
             Made::Packed(found) => {
                 let packed = &found.kernel;
+                // Programs pass more behind these, which is theirs to get right.
                 let written = kernel.parameters().map(|(name, ty, _)| parameter(name, ty, ty.bytes()));
-                let maps = found.maps.iter().map(|map| parameter(&map.name, Type::TensorMap, 0));
-                let turns = found.resident.map(|_| parameter("programs_x", Type::U32, 4));
                 Ok(Body {
                     name: packed.name.into(),
-                    parameters: written.chain(maps).chain(turns).collect(),
+                    parameters: written.collect(),
                     left_out: Vec::new(),
                     block: packed.block,
                     cluster: packed.cluster,

@@ -49,7 +49,8 @@ impl Operator {
     /// [`Recorder`](crate::device::Recorder), nothing runs.
     ///
     /// A pack made this way serves dense matrices with 1024 elements or more and the operator's plain settings, which
-    /// [`summary`](Operator::summary) tells. For others the operator itself is called on the recorder's device.
+    /// [`summary`](Operator::summary) tells. For others the operator itself is called on the recorder's device; so are reductions of a few
+    /// long rows and of whole matrices, which programs share by how many rows there are.
     ///
     /// # Errors
     /// If there is no such type or no kernel for so many columns.
@@ -86,7 +87,7 @@ macro_rules! operators {
 operators! {
     "softmax", softmax, "softmax, and its gradient";
     "log-softmax", log_softmax, "log-softmax, and its gradient";
-    "causal-softmax", causal_softmax, "causal softmax, by queries and by positions";
+    "causal-softmax", causal_softmax, "causal softmax, by queries and by positions, and the gradient of the first";
     "masked-softmax", masked_softmax, "softmax of what a mask shows";
     "cross-entropy", cross_entropy, "cross entropy of logits and indices (i64), and its gradient";
     "rmsnorm", rms_norm, "RMSNorm with weights, also of a sum and to i8, and its gradient";
@@ -168,10 +169,12 @@ fn log_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 }
 
 fn causal_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
-    let [x, y] = on.matrices::<T, 2>()?;
+    let [x, y, dx] = on.matrices::<T, 3>()?;
     let positions = on.alloc(on.rows)?;
-    Softmax::new().causal(on.rows).run(on.device, &x, &y)?;
-    Softmax::new().positions(&positions).run(on.device, &x, &y)
+    let causal = Softmax::new().causal(on.rows);
+    causal.run(on.device, &x, &y)?;
+    Softmax::new().positions(&positions).run(on.device, &x, &y)?;
+    if_any(causal.backward(on.device, &y, &x, &dx))
 }
 
 fn masked_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
