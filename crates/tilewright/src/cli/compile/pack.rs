@@ -185,7 +185,8 @@ pub(super) fn info(path: &Path, json: bool, out: &mut dyn Write) -> Result<(), F
     let for_arguments = |facts: Option<&str>| match facts {
         None => String::new(),
         Some("") => "any".to_owned(),
-        Some(facts) => facts.to_owned(),
+        // All of them are in the JSON.
+        Some(facts) => format!("{} facts", facts.split(", ").count()),
     };
     let head = ["kernel", "form", "for", "size", "block", "cluster", "shared", "made by", "arguments"];
     let mut rows = table(&head);
