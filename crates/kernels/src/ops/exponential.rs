@@ -165,7 +165,7 @@ pub fn softmax_long<T: Padded, U: Float>(
 ) {
     let columns = x.extent(1);
     let seen = if causal { seen_by(program_id(0), queries, columns) } else { columns };
-    in_steps(x, y, seen, scale, form, width);
+    in_steps(first_of(x, seen, scale, width), seen.min(columns), y, form, width);
 }
 
 /// The same with a position for each row.
@@ -178,38 +178,76 @@ pub fn softmax_positions_long<T: Padded, U: Float>(
     form: Form,
     width: u32,
 ) {
-    let position = positions.load_scalar((program_id(0), 0));
-    in_steps(x, y, columns_to(position), scale, form, width);
+    let seen = columns_to(positions.load_scalar((program_id(0), 0)));
+    in_steps(first_of(x, seen, scale, width), seen.min(x.extent(1)), y, form, width);
 }
 
-/// Softmax of the row of this program, which sees its first columns, perhaps all: once through the row for its largest number and the
-/// sum of exponentials, which are corrected when a larger one comes, and once more for the results.
-#[device]
-fn in_steps<T: Padded, U: Float>(
+/// The same over the columns where a mask is true.
+#[kernel]
+pub fn softmax_masked_long<T: Padded, U: Float>(
     x: View<T, 2>,
+    mask: View<bool, 2>,
     y: View<U, 2>,
-    seen: Val<u32>,
     scale: Val<f32>,
     form: Form,
     width: u32,
 ) {
-    let row = program_id(0);
-    let x = up_to(x, seen);
-    let numbers = |step: Val<u32>| {
+    let numbers = move |step: Val<u32>| {
+        let at = (program_id(0), step);
+        let counts = mask.tile([1, width]).block(at).load();
+        let x = x.tile([1, width]).block(at).load_or(T::LOWEST).cast::<f32>() * scale;
+        (counts, select(counts, x, f32::NEG_INFINITY))
+    };
+    in_steps(numbers, x.extent(1), y, form, width);
+}
+
+/// The numbers of the row of this program, step by step, which sees its first columns, perhaps all: which count, and -inf for the others.
+#[device]
+fn first_of<T: Padded>(
+    x: View<T, 2>,
+    seen: Val<u32>,
+    scale: Val<f32>,
+    width: u32,
+) -> impl Fn(Val<u32>) -> (Tile<bool>, Tile<f32>) + Copy {
+    let (row, x) = (program_id(0), up_to(x, seen));
+    move |step: Val<u32>| {
         let from = x.tile([1, width]).block((row, step));
         let counts = from.positions(1).bitcast::<u32>() < seen;
         (counts, select(counts, from.load_or(T::LOWEST).cast::<f32>() * scale, f32::NEG_INFINITY))
-    };
+    }
+}
+
+/// The largest number of a row and the sum of the exponentials of all relative to it, which is corrected when a larger one comes. Of nothing
+/// but -inf that sum is zero.
+#[device]
+fn largest_and_sum(
+    numbers: impl Fn(Val<u32>) -> Tile<f32> + Copy,
+    steps: Val<u32>,
+) -> (Tile<f32>, Tile<f32>) {
     let mut most = Tile::<f32>::full([1, 1], f32::NEG_INFINITY);
     let mut sum = Tile::<f32>::zeros([1, 1]);
-    for step in 0..x.extent(1).div_ceil(width) {
-        let (_, x) = numbers(step);
+    for step in 0..steps {
+        let x = numbers(step);
         let larger = most.maximum(x.max(1));
         // Before the first number there is nothing to correct.
         let shift = select(larger == f32::NEG_INFINITY, 0.0f32, larger);
         sum = sum * exponential(most - shift) + exponential(x - shift).sum(1);
         most = larger;
     }
+    (most, sum)
+}
+
+/// Softmax of the row of this program, of which columns behind the first so many do not count: once through the row for its largest number
+/// and the sum of exponentials, and once more for the results.
+#[device]
+fn in_steps<U: Float>(
+    numbers: impl Fn(Val<u32>) -> (Tile<bool>, Tile<f32>) + Copy,
+    columns: Val<u32>,
+    y: View<U, 2>,
+    form: Form,
+    width: u32,
+) {
+    let (most, sum) = largest_and_sum(move |step| numbers(step).1, columns.div_ceil(width));
     let shift = select(most == f32::NEG_INFINITY, 0.0f32, most);
     let sum = select(sum == 0.0f32, 1.0f32, sum);
     let (inverse, log) = (sum.recip(), sum.log());
@@ -219,12 +257,42 @@ fn in_steps<T: Padded, U: Float>(
             Form::Probabilities => exponential(x - shift) * inverse,
             Form::Logarithms => x - shift - log,
         };
-        y.tile([1, width]).block((row, step)).store(select(counts, result, form.nothing()).cast());
+        let result = select(counts, result, form.nothing());
+        y.tile([1, width]).block((program_id(0), step)).store(result.cast());
     }
 }
 
+/// Results and their gradients, with zeros where columns do not count, and which do.
+#[device]
+fn slopes<T: Padded>(y: Place<T, 2>, dy: Place<T, 2>, form: Form) -> (Tile<f32>, Tile<f32>, Tile<bool>) {
+    let y = match form {
+        Form::Probabilities => y.load(),
+        Form::Logarithms => y.load_or(T::LOWEST),
+    };
+    let (y, dy) = (y.cast::<f32>(), dy.load().cast::<f32>());
+    let counts = y != form.nothing();
+    (y, select(counts, dy, 0.0f32), counts)
+}
+
+/// What is added up over a row for its gradient.
+fn terms((y, dy, _): (Tile<f32>, Tile<f32>, Tile<bool>), form: Form) -> Tile<f32> {
+    match form {
+        Form::Probabilities => y * dy,
+        Form::Logarithms => dy,
+    }
+}
+
+/// The gradient, from that sum.
+fn gradient((y, dy, counts): (Tile<f32>, Tile<f32>, Tile<bool>), sum: Tile<f32>, form: Form) -> Tile<f32> {
+    let result = match form {
+        Form::Probabilities => y * (dy - sum),
+        Form::Logarithms => dy - y.exp() * sum,
+    };
+    select(counts, result, 0.0f32)
+}
+
 /// The gradient of softmax, from its results; causal as [`softmax()`] is.
-#[kernel]
+#[kernel(min_blocks = 1)]
 pub fn softmax_backward<T: Padded, U: Float>(
     y: View<T, 2>,
     dy: View<T, 2>,
@@ -236,31 +304,88 @@ pub fn softmax_backward<T: Padded, U: Float>(
     shape: [u32; 2],
 ) {
     let i = program_id(0);
-    let [y, dy] = if causal && shape[0] == 1 {
-        [y, dy].map(|view| up_to(view, seen_by(i, queries, view.extent(1))))
-    } else {
-        [y, dy]
-    };
-    let dy = dy.tile(shape).block((i, 0)).load().cast::<f32>();
-    let result = match form {
-        Form::Probabilities => {
-            let y = y.tile(shape).block((i, 0)).load().cast::<f32>();
-            let counts = y != 0.0f32;
-            let dy = select(counts, dy, 0.0f32);
-            select(counts, y * (dy - (y * dy).sum(1)), 0.0f32)
-        }
-        Form::Logarithms => {
-            let y = y.tile(shape).block((i, 0)).load_or(T::LOWEST).cast::<f32>();
-            let counts = y != f32::NEG_INFINITY;
-            let dy = select(counts, dy, 0.0f32);
-            select(counts, dy - y.exp() * dy.sum(1), 0.0f32)
-        }
-    };
+    let [y, dy] = [y, dy].map(|view| {
+        let seen = seen_by(i, queries, view.extent(1));
+        let read = if causal && shape[0] == 1 { up_to(view, seen) } else { view };
+        read.tile(shape).block((i, 0))
+    });
+    let slopes = slopes(y, dy, form);
+    let result = gradient(slopes, terms(slopes, form).sum(1), form);
     dx.tile(shape).block((i, 0)).store((result * scale).cast());
 }
 
+/// The same of rows of any length, one by a program, `width` columns at a time: once through the row for the sum, and once more for the results.
+#[kernel(min_blocks = 2)]
+pub fn softmax_backward_long<T: Padded, U: Float>(
+    y: View<T, 2>,
+    dy: View<T, 2>,
+    dx: View<U, 2>,
+    scale: Val<f32>,
+    queries: Val<u32>,
+    form: Form,
+    causal: bool,
+    width: u32,
+) {
+    let (i, shape) = (program_id(0), [1, width]);
+    let seen = if causal { seen_by(i, queries, y.extent(1)) } else { y.extent(1) };
+    let [y, dy] = [y, dy].map(|view| up_to(view, seen).tile(shape));
+    let slopes = |step: Val<u32>| slopes(y.block((i, step)), dy.block((i, step)), form);
+    let mut sum = Tile::<f32>::zeros(shape);
+    for step in 0..y.blocks(1) {
+        sum += terms(slopes(step), form);
+    }
+    let sum = sum.sum(1);
+    for step in 0..dx.extent(1).div_ceil(width) {
+        dx.tile(shape).block((i, step)).store((gradient(slopes(step), sum, form) * scale).cast());
+    }
+}
+
+/// The numbers of rows, and what they should have chosen.
+struct Logits {
+    x: Tile<f32>,
+    /// At most one column of a row is.
+    hit: Tile<bool>,
+    inside: Tile<bool>,
+}
+
+#[device]
+fn logits<T: Padded>(from: Place<T, 2>, target: Tile<i64>, columns: Val<u32>) -> Logits {
+    let column = from.positions(1).bitcast::<u32>();
+    let x = from.load_or(T::LOWEST).cast::<f32>();
+    // One that is no column is none in 32 bits, either.
+    let none = (target < 0i64) | (target >= columns.cast::<i64>());
+    let target = select(none, i64::from(u32::MAX), target).cast::<u32>();
+    Logits { x, hit: column == target, inside: column < columns }
+}
+
+/// What belongs to rows: NaN where the target is no column, zero where it is the one to ignore.
+#[device]
+fn known(x: Tile<f32>, target: Tile<i64>, columns: Val<u32>, ignore: Val<i64>) -> Tile<f32> {
+    let known = (target >= 0i64) & (target < columns.cast::<i64>());
+    select(target == ignore, 0.0f32, select(known, x, f32::NAN))
+}
+
+/// The loss of rows from the logarithm of the sum of exponentials, the number of the target and the sum of all; smoothing and the squares of
+/// `lse` only if they are wanted.
+#[device]
+fn loss(
+    [lse, chosen, sum]: [Tile<f32>; 3],
+    columns: Val<u32>,
+    smoothing: Option<Val<f32>>,
+    z_loss: Option<Val<f32>>,
+) -> Tile<f32> {
+    let mut loss = lse - chosen;
+    if let Some(smoothing) = smoothing {
+        loss += (chosen - sum / columns.cast::<f32>()) * smoothing;
+    }
+    if let Some(z_loss) = z_loss {
+        loss += lse * lse * z_loss;
+    }
+    loss
+}
+
 /// Cross entropy of each row with its target; `smooth` and `squares` say whether smoothing and the squares of `lse` are wanted.
-#[kernel]
+#[kernel(min_blocks = 1)]
 pub fn cross_entropy<T: Padded, I: AxisNumber>(
     x: View<T, 2>,
     targets: View<I, 2>,
@@ -272,31 +397,50 @@ pub fn cross_entropy<T: Padded, I: AxisNumber>(
     squares: bool,
     shape: [u32; 2],
 ) {
-    let i = program_id(0);
-    let from = x.tile(shape).block((i, 0));
+    let (i, columns) = (program_id(0), x.extent(1));
     let target = targets.tile([shape[0], 1]).block((i, 0)).load().cast::<i64>();
-    let numbers = from.load_or(T::LOWEST).cast::<f32>();
-    let most = numbers.max(1);
-    let lse = most + exponential(numbers - most).sum(1).log();
-    let column = from.positions(1).cast::<i64>();
-    // At most one column is the target: the sum is its number. Where no column is, the loss is NaN.
-    let known = (target >= 0i64) & (target < x.extent(1).cast::<i64>());
-    let chosen = select(column == target, numbers, 0.0f32).sum(1);
-    let mut loss = lse - chosen;
-    if smooth {
-        let inside = select(column < x.extent(1).cast::<i64>(), numbers, 0.0f32);
-        let mean = inside.sum(1) / x.extent(1).cast::<f32>();
-        loss += (chosen - mean) * smoothing;
+    let Logits { x, hit, inside } = logits(x.tile(shape).block((i, 0)), target, columns);
+    let most = x.max(1);
+    let lse = most + exponential(x - most).sum(1).log();
+    let chosen = select(hit, x, 0.0f32).sum(1);
+    let sum = if smooth { select(inside, x, 0.0f32).sum(1) } else { chosen };
+    let loss = loss([lse, chosen, sum], columns, smooth.then_some(smoothing), squares.then_some(z_loss));
+    losses.tile([shape[0], 1]).block((i, 0)).store(known(loss, target, columns, ignore));
+}
+
+/// The same of rows of any length, one by a program, `width` columns at a time, in one go.
+#[kernel(min_blocks = 2)]
+pub fn cross_entropy_long<T: Padded, I: AxisNumber>(
+    x: View<T, 2>,
+    targets: View<I, 2>,
+    losses: View<f32, 2>,
+    ignore: Val<i64>,
+    smoothing: Val<f32>,
+    z_loss: Val<f32>,
+    smooth: bool,
+    squares: bool,
+    width: u32,
+) {
+    let (i, columns, shape) = (program_id(0), x.extent(1), [1, width]);
+    let target = targets.tile([1, 1]).block((i, 0)).load().cast::<i64>();
+    let logits = |step: Val<u32>| logits(x.tile(shape).block((i, step)), target, columns);
+    let steps = columns.div_ceil(width);
+    let (most, sum) = largest_and_sum(|step| logits(step).x, steps);
+    let (mut chosen, mut all) = (Tile::<f32>::zeros(shape), Tile::<f32>::zeros(shape));
+    for step in 0..steps {
+        let Logits { x, hit, inside } = logits(step);
+        chosen += select(hit, x, 0.0f32);
+        if smooth {
+            all += select(inside, x, 0.0f32);
+        }
     }
-    if squares {
-        loss += lse * lse * z_loss;
-    }
-    let loss = select(known, loss, f32::NAN);
-    losses.tile([shape[0], 1]).block((i, 0)).store(select(target == ignore, 0.0f32, loss));
+    let sums = [most + sum.log(), chosen.sum(1), all.sum(1)];
+    let loss = loss(sums, columns, smooth.then_some(smoothing), squares.then_some(z_loss));
+    losses.tile([1, 1]).block((i, 0)).store(known(loss, target, columns, ignore));
 }
 
 /// The gradient of cross entropy from those of the losses.
-#[kernel]
+#[kernel(min_blocks = 1)]
 pub fn cross_entropy_backward<T: Padded, I: AxisNumber, U: Float>(
     x: View<T, 2>,
     targets: View<I, 2>,
@@ -307,20 +451,54 @@ pub fn cross_entropy_backward<T: Padded, I: AxisNumber, U: Float>(
     z_loss: Val<f32>,
     shape: [u32; 2],
 ) {
-    let i = program_id(0);
-    let from = x.tile(shape).block((i, 0));
+    let (i, columns) = (program_id(0), x.extent(1));
     let target = targets.tile([shape[0], 1]).block((i, 0)).load().cast::<i64>();
     let given = dlosses.tile([shape[0], 1]).block((i, 0)).load();
-    let numbers = from.load_or(T::LOWEST).cast::<f32>();
-    let most = numbers.max(1);
-    let e = exponential(numbers - most);
-    let sum = e.sum(1);
+    let Logits { x, hit, .. } = logits(x.tile(shape).block((i, 0)), target, columns);
+    let most = x.max(1);
+    let e = exponential(x - most);
+    let slope = slope(e, hit, [most, e.sum(1)], columns, [smoothing, z_loss]) * given;
+    dx.tile(shape).block((i, 0)).store(known(slope, target, columns, ignore).cast());
+}
+
+/// The slope of the loss, from exponentials relative to the largest number, that number, and their sum.
+#[device]
+fn slope(
+    e: Tile<f32>,
+    hit: Tile<bool>,
+    [most, sum]: [Tile<f32>; 2],
+    columns: Val<u32>,
+    [smoothing, z_loss]: [Val<f32>; 2],
+) -> Tile<f32> {
     let weight = (most + sum.log()) * (z_loss * 2.0f32) + 1.0f32;
-    let hit = select(from.positions(1).cast::<i64>() == target, -smoothing + 1.0f32, 0.0f32);
-    let slope = (e / sum * weight - hit - smoothing / x.extent(1).cast::<f32>()) * given;
-    let known = (target >= 0i64) & (target < x.extent(1).cast::<i64>());
-    let slope = select(target == ignore, 0.0f32, select(known, slope, f32::NAN));
-    dx.tile(shape).block((i, 0)).store(slope.cast());
+    let hit = select(hit, -smoothing + 1.0f32, 0.0f32);
+    e / sum * weight - hit - smoothing / columns.cast::<f32>()
+}
+
+/// The same of rows of any length, one by a program, `width` columns at a time: once through the row for the largest and the sum, and once more
+/// for the results.
+#[kernel(min_blocks = 2)]
+pub fn cross_entropy_backward_long<T: Padded, I: AxisNumber, U: Float>(
+    x: View<T, 2>,
+    targets: View<I, 2>,
+    dlosses: View<f32, 2>,
+    dx: View<U, 2>,
+    ignore: Val<i64>,
+    smoothing: Val<f32>,
+    z_loss: Val<f32>,
+    width: u32,
+) {
+    let (i, columns, shape) = (program_id(0), x.extent(1), [1, width]);
+    let target = targets.tile([1, 1]).block((i, 0)).load().cast::<i64>();
+    let given = dlosses.tile([1, 1]).block((i, 0)).load();
+    let logits = |step: Val<u32>| logits(x.tile(shape).block((i, step)), target, columns);
+    let steps = columns.div_ceil(width);
+    let (most, sum) = largest_and_sum(|step| logits(step).x, steps);
+    for step in 0..steps {
+        let Logits { x, hit, .. } = logits(step);
+        let slope = slope(exponential(x - most), hit, [most, sum], columns, [smoothing, z_loss]) * given;
+        dx.tile(shape).block((i, step)).store(known(slope, target, columns, ignore).cast());
+    }
 }
 
 /// Integers that say which column is meant.

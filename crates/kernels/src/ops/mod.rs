@@ -19,8 +19,9 @@ pub use elementwise::{
     Activation, Named, convert, dropout, elementwise1, elementwise2, elementwise3, glu, glu_backward,
 };
 pub use exponential::{
-    AxisNumber, Form, cross_entropy, cross_entropy_backward, softmax, softmax_backward, softmax_long,
-    softmax_masked, softmax_positions, softmax_positions_long,
+    AxisNumber, Form, cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long,
+    softmax, softmax_backward, softmax_backward_long, softmax_long, softmax_masked, softmax_masked_long,
+    softmax_positions, softmax_positions_long,
 };
 pub use norm::{
     layer_norm, layer_norm_backward, layer_norm_backward_long, layer_norm_long, rms_norm, rms_norm_adding,
@@ -29,7 +30,10 @@ pub use norm::{
 };
 pub use order::{embedding, permute, transpose};
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};
-pub use reduce::{Kind, arg_of_ranks, arg_rows, arg_steps, cumulative_sum, reduce_rows, reduce_steps, top_k};
+pub use reduce::{
+    Kind, arg_of_ranks, arg_rows, arg_steps, cumulative_sum, cumulative_sum_long, reduce_rows, reduce_steps,
+    top_k, top_k_long,
+};
 pub use registry::OPERATORS;
 pub use rotary::{Pairs, rope, rope_positions};
 

@@ -276,7 +276,7 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
 }
 
 /// The gradient of RMSNorm: each program takes every so many-th row, and adds up its part of the gradient of the weights.
-#[kernel]
+#[kernel(min_blocks = 1)]
 pub fn rms_norm_backward<T: Float, W: Float, U: Float>(
     x: View<T, 2>,
     dy: View<T, 2>,
@@ -305,7 +305,7 @@ pub fn rms_norm_backward<T: Float, W: Float, U: Float>(
 }
 
 /// The gradient of LayerNorm, in the same way.
-#[kernel]
+#[kernel(min_blocks = 1)]
 pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
     x: View<T, 2>,
     dy: View<T, 2>,
@@ -353,7 +353,7 @@ fn clear(parts: View<f32, 2>, row: Val<u32>, width: u32) {
 
 /// [`rms_norm_backward()`] of rows of any length, `width` columns at a time: through each row for the sums over it, and once more for the results,
 /// which are added to the program's row of `parts` in memory.
-#[kernel]
+#[kernel(min_blocks = 1)]
 pub fn rms_norm_backward_long<T: Float, W: Float, U: Float>(
     x: View<T, 2>,
     dy: View<T, 2>,
@@ -392,7 +392,7 @@ pub fn rms_norm_backward_long<T: Float, W: Float, U: Float>(
 }
 
 /// [`layer_norm_backward()`] of rows of any length, in the same way, with the mean of a row before all else.
-#[kernel]
+#[kernel(min_blocks = 1)]
 pub fn layer_norm_backward_long<T: Float, W: Float, U: Float>(
     x: View<T, 2>,
     dy: View<T, 2>,

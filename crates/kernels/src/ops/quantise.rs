@@ -33,7 +33,7 @@ pub fn quantise_rows<T: Float, Q: Element>(
     scales.tile([shape[0], 1]).block((i, 0)).store(scale);
 }
 
-/// Numbers by what is known for each row: its scale, or, if it is the `most`, the largest absolute value of all.
+/// Numbers by what is known for each row: its scale, or, if it is the `most`, the largest absolute value of it or of all.
 #[kernel]
 pub fn quantise_by<T: Float, Q: Element>(
     x: View<T, 2>,
@@ -50,11 +50,11 @@ pub fn quantise_by<T: Float, Q: Element>(
     q.tile(shape).block(at).store(nearest::<Q>(numbers * factor, largest));
 }
 
-/// The scale of everything, from its largest absolute value.
+/// Scales from largest absolute values: one for everything, or one for each row.
 #[kernel]
-pub fn scale_of(most: View<f32, 2>, scale: View<f32, 2>, largest: Val<f32>) {
-    let most = most.tile([1, 1]).at((0, 0)).load();
-    scale.tile([1, 1]).at((0, 0)).store(factor_and_scale(most, largest).1);
+pub fn scale_of(most: View<f32, 2>, scales: View<f32, 2>, largest: Val<f32>, rows: u32) {
+    let most = most.tile([rows, 1]).block((program_id(0), 0)).load();
+    scales.tile([rows, 1]).block((program_id(0), 0)).store(factor_and_scale(most, largest).1);
 }
 
 /// The numbers that are meant.

@@ -159,6 +159,33 @@ pub fn top_k<T: Padded>(
     }
 }
 
+/// The same of rows of any length, one by a program, `width` columns at a time: once through the row for each of the `k`, which is the one of
+/// the highest rank below that of the last.
+#[kernel]
+pub fn top_k_long<T: Padded>(
+    x: View<T, 2>,
+    values: View<T, 2>,
+    indices: View<u32, 2>,
+    k: u32,
+    smallest: bool,
+    width: u32,
+) {
+    let (row, shape) = (program_id(0), [1, width]);
+    let mut last = Tile::<u64>::full([1, 1], u64::MAX);
+    for place in 0..val(k) {
+        let mut best = Tile::<u64>::zeros(shape);
+        for step in 0..x.extent(1).div_ceil(width) {
+            let ranks = ranks(x.tile(shape).block((row, step)), x.extent(1), smallest, shape);
+            best = best.maximum(select(ranks < last, ranks, 0u64));
+        }
+        last = best.max(1);
+        let chosen = last.map(column_of);
+        let value = x.points((Tile::full([1, 1], row), chosen)).load();
+        values.tile([1, 1]).at((row, place)).store(value);
+        indices.tile([1, 1]).at((row, place)).store(chosen);
+    }
+}
+
 /// Number and column as one integer, so that the largest of these is what is looked for; zero behind the end of the row.
 #[device]
 fn ranks<T: Padded>(from: Place<T, 2>, columns: Val<u32>, smallest: bool, shape: [u32; 2]) -> Tile<u64> {
@@ -193,14 +220,43 @@ pub fn cumulative_sum<T: Float, U: Float>(
     shape: [u32; 2],
 ) {
     let i = program_id(0);
-    let y = y.tile(shape);
-    // Without the number itself, sums belong to the next one.
-    let shift = match (exclusive, reverse) {
-        (false, _) => 0i32,
+    let numbers = x.tile(shape).at((i * shape[0], shift(exclusive, reverse))).load().cast::<f32>();
+    y.tile(shape).block((i, 0)).store(sums(numbers, reverse).cast());
+}
+
+/// Where the numbers are that are added: without the number itself, sums belong to the next one.
+fn shift(exclusive: bool, reverse: bool) -> i32 {
+    match (exclusive, reverse) {
+        (false, _) => 0,
         (true, false) => -1,
         (true, true) => 1,
-    };
-    let numbers = x.tile(shape).at((i * shape[0], shift)).load().cast::<f32>();
-    let sums = if reverse { numbers.cumsum_reverse(1) } else { numbers.cumsum(1) };
-    y.block((i, 0)).store(sums.cast());
+    }
+}
+
+fn sums(x: Tile<f32>, reverse: bool) -> Tile<f32> {
+    if reverse { x.cumsum_reverse(1) } else { x.cumsum(1) }
+}
+
+/// The same of rows of any length, one by a program, `width` columns at a time: each step begins with the sum of those before it. What a step
+/// reads no other writes, so that results can take the place of numbers.
+#[kernel(min_blocks = 2)]
+pub fn cumulative_sum_long<T: Float, U: Float>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    exclusive: bool,
+    reverse: bool,
+    width: u32,
+) {
+    let (row, shape) = (program_id(0), [1, width]);
+    let steps = x.extent(1).div_ceil(width);
+    let mut before = Tile::<f32>::zeros([1, 1]);
+    for i in 0..steps {
+        let step = if reverse { steps - 1 - i } else { i };
+        let part = x.slice(1, step * width, width).tile(shape);
+        let numbers = part.at((row, 0)).load().cast::<f32>();
+        let added =
+            if exclusive { part.at((row, shift(exclusive, reverse))).load().cast::<f32>() } else { numbers };
+        y.tile(shape).block((row, step)).store((sums(added, reverse) + before).cast());
+        before += numbers.sum(1);
+    }
 }

@@ -1,16 +1,17 @@
 //! Kernels of this folder in configurations that compile, so that tests can find them.
 
 use tilewright_hardware::Arch;
-use tilewright_lang::{E4m3, Error, Kernel, bf16};
+use tilewright_lang::{Error, Kernel, bf16};
 
 use super::{
     Activation, Form, Kind, Pairs, arg_of_ranks, arg_rows, arg_steps, convert, cross_entropy,
-    cross_entropy_backward, cumulative_sum, dequantise, dropout, embedding, glu, glu_backward, layer_norm,
-    layer_norm_backward, layer_norm_backward_long, layer_norm_long, permute, quantise_by, quantise_rows,
-    reduce_rows, reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward,
-    rms_norm_backward_long, rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions,
-    scale_of, softmax, softmax_backward, softmax_long, softmax_masked, softmax_positions,
-    softmax_positions_long, sum_columns, top_k, transpose,
+    cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long, cumulative_sum,
+    cumulative_sum_long, dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward,
+    layer_norm_backward_long, layer_norm_long, permute, quantise_by, quantise_rows, reduce_rows,
+    reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long,
+    rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions, scale_of, softmax,
+    softmax_backward, softmax_backward_long, softmax_long, softmax_masked, softmax_masked_long,
+    softmax_positions, softmax_positions_long, sum_columns, top_k, top_k_long, transpose,
 };
 use crate::Entry;
 
@@ -35,12 +36,26 @@ pub static OPERATORS: &[Entry] = &[
     entry("softmax_positions_long", "causal softmax of rows of any length of f32", || {
         softmax_positions_long::stage::<f32, f32>(Form::Probabilities, 4096)
     }),
+    entry("softmax_masked_long", "masked softmax of rows of any length of f32", || {
+        softmax_masked_long::stage::<f32, f32>(Form::Probabilities, 4096)
+    }),
+    entry("softmax_backward_long", "the gradient of causal softmax of rows of any length of bf16", || {
+        softmax_backward_long::stage::<bf16, bf16>(Form::Probabilities, true, 4096)
+    }),
     entry("softmax_backward", "the gradient of softmax of rows of 1536 bf16", || {
         softmax_backward::stage::<bf16, bf16>(Form::Probabilities, false, [1, 1536])
     }),
     entry("cross_entropy", "cross entropy of rows of 8192 bf16", || {
         cross_entropy::stage::<bf16, i64>(true, true, [1, 8192])
     }),
+    entry("cross_entropy_long", "cross entropy of rows of any length of bf16", || {
+        cross_entropy_long::stage::<bf16, i64>(true, true, 4096)
+    }),
+    entry(
+        "cross_entropy_backward_long",
+        "the gradient of cross entropy of rows of any length of bf16",
+        || cross_entropy_backward_long::stage::<bf16, i64, bf16>(4096),
+    ),
     entry("cross_entropy_backward", "the gradient of cross entropy of rows of 8192 bf16", || {
         cross_entropy_backward::stage::<bf16, i64, bf16>([1, 8192])
     }),
@@ -62,8 +77,8 @@ pub static OPERATORS: &[Entry] = &[
     entry("rms_norm_backward", "the gradient of RMSNorm of rows of 4096 bf16", || {
         rms_norm_backward::stage::<bf16, f32, bf16>(true, 4096)
     }),
-    entry("rms_norm_quantised", "RMSNorm of sums in rows of 4096 bf16 as E4m3", || {
-        rms_norm_quantised::stage::<bf16, bf16, E4m3>(true, true, [1, 4096])
+    entry("rms_norm_quantised", "RMSNorm of sums in rows of 4096 bf16 as i8", || {
+        rms_norm_quantised::stage::<bf16, bf16, i8>(true, true, [1, 4096])
     }),
     entry("rms_norm_quantised_long", "RMSNorm of rows of any length of bf16 as i8", || {
         rms_norm_quantised_long::stage::<bf16, bf16, i8>(false, true, 4096)
@@ -102,6 +117,12 @@ pub static OPERATORS: &[Entry] = &[
     entry("cumulative_sum", "cumulative sums of rows of 1536 f32", || {
         cumulative_sum::stage::<f32, f32>(false, false, [1, 1536])
     }),
+    entry("top_k_long", "the 8 largest of rows of any length of f32", || {
+        top_k_long::stage::<f32>(8, false, 4096)
+    }),
+    entry("cumulative_sum_long", "cumulative sums of rows of any length of f32", || {
+        cumulative_sum_long::stage::<f32, f32>(true, true, 4096)
+    }),
     entry("transpose", "transpose of bf16, tiles of 32 x 32", || transpose::stage::<bf16>(32)),
     entry("permute", "bf16 of heads and tokens in another order", || permute::stage::<bf16>([1, 8, 8, 64])),
     entry("rope", "rotary position embedding of bf16", || {
@@ -116,7 +137,7 @@ pub static OPERATORS: &[Entry] = &[
     entry("convert", "bf16 from f32", || convert::stage::<f32, bf16>([1, 4096])),
     entry("quantise_rows", "i8 from rows of 4096 bf16", || quantise_rows::stage::<bf16, i8>([1, 4096])),
     entry("quantise_by", "i8 from bf16", || quantise_by::stage::<bf16, i8>(true, [1, 4096])),
-    entry("scale_of", "the scale of a tensor", || scale_of::stage()),
+    entry("scale_of", "the scale of a tensor", || scale_of::stage(1)),
     entry("dequantise", "bf16 from i8", || dequantise::stage::<i8, bf16>([1, 4096])),
     entry("dropout", "dropout of bf16", || dropout::stage::<bf16, bf16>([1, 1024])),
 ];

@@ -14,7 +14,7 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{count, largest, on_cpu, per_row, rounded, sum};
-use super::launch::{key, launch, programs, whole_rows};
+use super::launch::{STEP, key, launch, programs, rows_or_steps};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, IndexItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
@@ -88,12 +88,10 @@ impl CrossEntropy {
         expect_extents("losses", &losses, (rows, 1), "one for each row of `x`")?;
         operands.apart("losses", &losses)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(device, x.extents()) else {
-                return Err(Error::no_kernel("cross entropy of so long rows", device));
-            };
+            let (whole, shape) = rows_or_steps(device, x.extents(), 2);
             let (smooth, squares) = (self.smoothing != 0.0, self.z_loss != 0.0);
-            let key =
-                key("cross_entropy", &[T::ELEMENT, I::ELEMENT], &[smooth.into(), squares.into()], shape);
+            let name = if whole { "cross_entropy" } else { "cross_entropy_long" };
+            let key = key(name, &[T::ELEMENT, I::ELEMENT], &[smooth.into(), squares.into()], shape);
             let programs = [programs(x.extents(), shape)[0], 1];
             let arguments: &[&dyn Argument] = &[
                 &x.tensor(),
@@ -103,8 +101,9 @@ impl CrossEntropy {
                 &self.smoothing,
                 &self.z_loss,
             ];
-            return launch(device, &key, programs, arguments, || {
-                kernels::cross_entropy::stage::<T, I>(smooth, squares, shape)
+            return launch(device, &key, programs, arguments, || match whole {
+                true => kernels::cross_entropy::stage::<T, I>(smooth, squares, shape),
+                false => kernels::cross_entropy_long::stage::<T, I>(smooth, squares, STEP),
             });
         }
         on_cpu(device, |mut host| {
@@ -136,10 +135,9 @@ impl CrossEntropy {
         expect_extents("dx", &dx, x.extents(), "as `x` has")?;
         operands.result("dx", &dx)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(device, x.extents()) else {
-                return Err(Error::no_kernel("the gradient of cross entropy of so long rows", device));
-            };
-            let key = key("cross_entropy_backward", &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &[], shape);
+            let (whole, shape) = rows_or_steps(device, x.extents(), 2);
+            let name = if whole { "cross_entropy_backward" } else { "cross_entropy_backward_long" };
+            let key = key(name, &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &[], shape);
             let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
             let arguments: &[&dyn Argument] = &[
                 &x.tensor(),
@@ -150,8 +148,9 @@ impl CrossEntropy {
                 &self.smoothing,
                 &self.z_loss,
             ];
-            return launch(device, &key, programs, arguments, || {
-                kernels::cross_entropy_backward::stage::<T, I, U>(shape)
+            return launch(device, &key, programs, arguments, || match whole {
+                true => kernels::cross_entropy_backward::stage::<T, I, U>(shape),
+                false => kernels::cross_entropy_backward_long::stage::<T, I, U>(STEP),
             });
         }
         on_cpu(device, |mut host| {

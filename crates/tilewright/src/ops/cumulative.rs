@@ -5,10 +5,10 @@
 //!
 //! Works in place: `y` may be exactly `x`.
 
-use tilewright_kernels::ops as kernels;
+use tilewright_kernels::ops::{self as kernels, LONGEST};
 
 use super::cpu::{on_cpu, rounded};
-use super::launch::{key, launch, programs, whole_rows};
+use super::launch::{STEP, key, launch, programs, whole_rows};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
@@ -68,16 +68,19 @@ impl CumulativeSum {
         expect_extents("y", &y, x.extents(), "as `x` has")?;
         operands.result("y", &y)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(device, x.extents()) else {
-                return Err(Error::no_kernel("a cumulative sum of so long rows", device));
+            // Blocks of a cluster would wait for each other.
+            let (whole, shape) = match whole_rows(device, x.extents()).filter(|shape| shape[1] <= LONGEST) {
+                Some(shape) => (true, shape),
+                None => (false, [1, STEP]),
             };
+            let name = if whole { "cumulative_sum" } else { "cumulative_sum_long" };
             let Self { exclusive, reverse } = *self;
-            let key =
-                key("cumulative_sum", &[T::ELEMENT, U::ELEMENT], &[exclusive.into(), reverse.into()], shape);
+            let key = key(name, &[T::ELEMENT, U::ELEMENT], &[exclusive.into(), reverse.into()], shape);
             let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
             let arguments: &[&dyn Argument] = &[&x.tensor(), &y.tensor()];
-            return launch(device, &key, programs, arguments, || {
-                kernels::cumulative_sum::stage::<T, U>(exclusive, reverse, shape)
+            return launch(device, &key, programs, arguments, || match whole {
+                true => kernels::cumulative_sum::stage::<T, U>(exclusive, reverse, shape),
+                false => kernels::cumulative_sum_long::stage::<T, U>(exclusive, reverse, STEP),
             });
         }
         on_cpu(device, |mut host| {

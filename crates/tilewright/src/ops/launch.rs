@@ -33,8 +33,20 @@ pub(super) fn key(name: &'static str, elements: &[Element], settings: &[u32], sh
 }
 
 /// The tile of a program that holds whole rows; nothing if rows are too long for the device.
-pub(super) fn whole_rows(device: &Device, (rows, columns): (usize, usize)) -> Option<[u32; 2]> {
-    let longest = if device.arch().supports(Arch::SM_90) { LONGEST_OF_CLUSTER } else { LONGEST };
+pub(super) fn whole_rows(device: &Device, extents: (usize, usize)) -> Option<[u32; 2]> {
+    tile_of_rows(device, extents, 1)
+}
+
+/// Whether a program that holds so many tiles at a time holds whole rows, and the shape of its tiles: those of rows, or else of steps.
+pub(super) fn rows_or_steps(device: &Device, extents: (usize, usize), tiles: u32) -> (bool, [u32; 2]) {
+    match tile_of_rows(device, extents, tiles) {
+        Some(shape) => (true, shape),
+        None => (false, [1, STEP]),
+    }
+}
+
+fn tile_of_rows(device: &Device, (rows, columns): (usize, usize), tiles: u32) -> Option<[u32; 2]> {
+    let longest = if device.arch().supports(Arch::SM_90) { LONGEST_OF_CLUSTER } else { LONGEST } / tiles;
     let width = u32::try_from(columns.max(1)).ok().filter(|width| *width <= longest)?;
     let some = (ELEMENTS / columns.max(1)).clamp(1, rows.max(1).next_power_of_two());
     Some([u32::try_from(some).unwrap_or(1), width])

@@ -10,7 +10,7 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, count, on_cpu, rounded, sum};
-use super::launch::{Parts, STEP, key, launch, programs, whole_rows};
+use super::launch::{Parts, STEP, key, launch, programs, rows_or_steps};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
@@ -187,10 +187,7 @@ impl<W: FloatItem> LayerNorm<'_, W> {
         y: &Rows<'_, U>,
         (weighted, biased): (bool, bool),
     ) -> Result<(), Error> {
-        let (whole, shape) = match whole_rows(device, x.extents()) {
-            Some(shape) => (true, shape),
-            None => (false, [1, STEP]),
-        };
+        let (whole, shape) = rows_or_steps(device, x.extents(), 1);
         let elements = [T::ELEMENT, V::ELEMENT, U::ELEMENT];
         let name = if whole { "layer_norm" } else { "layer_norm_long" };
         let key = key(name, &elements, &[weighted.into(), biased.into()], shape);
@@ -211,19 +208,19 @@ impl<W: FloatItem> LayerNorm<'_, W> {
         dx: &Rows<'_, U>,
         (dw, db): (&Rows<'_, f32>, &Rows<'_, f32>),
     ) -> Result<(), Error> {
-        let Some([_, width]) = whole_rows(device, x.extents()) else {
-            return Err(Error::no_kernel("the gradient of LayerNorm of so long rows", device));
-        };
+        let (whole, [_, width]) = rows_or_steps(device, x.extents(), 4);
+        let name = if whole { "layer_norm_backward" } else { "layer_norm_backward_long" };
         let weighted = self.weight.is_some();
         let (weights, biases) = (Parts::new(device, x.extents())?, Parts::new(device, x.extents())?);
         let elements = [T::ELEMENT, V::ELEMENT, U::ELEMENT];
-        let key = key("layer_norm_backward", &elements, &[weighted.into()], [1, width]);
+        let key = key(name, &elements, &[weighted.into()], [1, width]);
         let (from, given, weight, to) = (x.tensor(), dy.tensor(), weight.tensor(), dx.tensor());
         let (of_weights, of_biases) = (weights.rows(), biases.rows());
         let arguments: &[&dyn Argument] =
             &[&from, &given, &weight, &to, &of_weights.tensor(), &of_biases.tensor(), &self.epsilon];
-        launch(device, &key, weights.programs(), arguments, || {
-            kernels::layer_norm_backward::stage::<T, V, U>(weighted, width)
+        launch(device, &key, weights.programs(), arguments, || match whole {
+            true => kernels::layer_norm_backward::stage::<T, V, U>(weighted, width),
+            false => kernels::layer_norm_backward_long::stage::<T, V, U>(weighted, width),
         })?;
         weights.add_up(device, dw)?;
         biases.add_up(device, db)

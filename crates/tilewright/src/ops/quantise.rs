@@ -133,23 +133,30 @@ impl Quantise {
     ) -> Result<(), Error> {
         let (elements, largest) = ([T::ELEMENT, Q::ELEMENT], Q::LARGEST);
         let (from, to) = (x.tensor(), q.tensor());
-        if self.scales == Scales::PerRow {
-            let Some(shape) = whole_rows(device, x.extents()) else {
-                return Err(Error::no_kernel("quantisation of so long rows", device));
-            };
+        let whole = whole_rows(device, x.extents()).filter(|_| self.scales == Scales::PerRow);
+        if let Some(shape) = whole {
             let key = key("quantise_rows", &elements, &[], shape);
             let programs = [programs(x.extents(), shape)[0], 1];
             return launch(device, &key, programs, &[&from, &to, &scales.tensor(), &largest], || {
                 kernels::quantise_rows::stage::<T, Q>(shape)
             });
         }
-        let (shape, most) = (parts(x.extents()), self.scales == Scales::PerTensor);
-        let found = device.alloc::<f32>(1)?;
-        let found = Rows::from(&found);
+        let (shape, most) = (parts(x.extents()), self.scales != Scales::Given);
+        let (rows, _) = scales.extents();
+        let found = device.alloc::<f32>(rows)?;
+        let found = Rows::new(&found, rows, 1);
+        match self.scales {
+            Scales::PerRow => Reduce::AbsMax.rows(device, *x, found)?,
+            Scales::PerTensor => Reduce::AbsMax.all(device, *x, found)?,
+            Scales::Given => {}
+        }
         if most {
-            Reduce::AbsMax.all(device, *x, found)?;
+            let shape = parts(scales.extents());
             let arguments: &[&dyn Argument] = &[&found.tensor(), &scales.tensor(), &largest];
-            launch(device, &key("scale_of", &[], &[], [1, 1]), [1, 1], arguments, kernels::scale_of::stage)?;
+            let key = key("scale_of", &[], &[], shape);
+            launch(device, &key, programs(scales.extents(), shape), arguments, || {
+                kernels::scale_of::stage(shape[0])
+            })?;
         }
         let known = if most { found.broadcast_rows(x.extents().0) } else { *scales };
         let key = key("quantise_by", &elements, &[most.into()], shape);

@@ -13,7 +13,7 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, count, on_cpu, rounded};
-use super::launch::{Parts, STEP, key, launch, programs, whole_rows};
+use super::launch::{Parts, STEP, key, launch, programs, rows_or_steps};
 use super::quantise::quantise_row;
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, QuantItem, Quantise, Rows};
@@ -306,10 +306,7 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         y: &Rows<'_, U>,
     ) -> Result<(), Error> {
         let (weighted, elements) = (self.weight.is_some(), [T::ELEMENT, V::ELEMENT, U::ELEMENT]);
-        let (whole, shape) = match whole_rows(device, x.extents()) {
-            Some(shape) => (true, shape),
-            None => (false, [1, STEP]),
-        };
+        let (whole, shape) = rows_or_steps(device, x.extents(), 1);
         let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
         let (from, weight, to) = (x.tensor(), weight.tensor(), y.tensor());
         let settings = [weighted.into(), whole.into()];
@@ -350,10 +347,7 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         let (weighted, adding) = (self.weight.is_some(), residual.is_some());
         // Nobody reads or writes them, either, where nothing is added.
         let (residual, sum) = residual.copied().unwrap_or((*x, *x));
-        let (whole, shape) = match whole_rows(device, x.extents()) {
-            Some(shape) => (true, shape),
-            None => (false, [1, STEP]),
-        };
+        let (whole, shape) = rows_or_steps(device, x.extents(), 1);
         let name = if whole { "rms_norm_quantised" } else { "rms_norm_quantised_long" };
         let elements = [T::ELEMENT, V::ELEMENT, Q::ELEMENT];
         let key = key(name, &elements, &[adding.into(), weighted.into()], shape);
@@ -375,18 +369,18 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         dx: &Rows<'_, U>,
         dw: &Rows<'_, f32>,
     ) -> Result<(), Error> {
-        let Some([_, width]) = whole_rows(device, x.extents()) else {
-            return Err(Error::no_kernel("the gradient of RMSNorm of so long rows", device));
-        };
+        let (whole, [_, width]) = rows_or_steps(device, x.extents(), 4);
+        let name = if whole { "rms_norm_backward" } else { "rms_norm_backward_long" };
         let (weighted, parts) = (self.weight.is_some(), Parts::new(device, x.extents())?);
         let elements = [T::ELEMENT, V::ELEMENT, U::ELEMENT];
-        let key = key("rms_norm_backward", &elements, &[weighted.into()], [1, width]);
+        let key = key(name, &elements, &[weighted.into()], [1, width]);
         let (from, given, weight, to) = (x.tensor(), dy.tensor(), weight.tensor(), dx.tensor());
         let sums = parts.rows();
         let arguments: &[&dyn Argument] =
             &[&from, &given, &weight, &to, &sums.tensor(), &self.epsilon, &self.offset];
-        launch(device, &key, parts.programs(), arguments, || {
-            kernels::rms_norm_backward::stage::<T, V, U>(weighted, width)
+        launch(device, &key, parts.programs(), arguments, || match whole {
+            true => kernels::rms_norm_backward::stage::<T, V, U>(weighted, width),
+            false => kernels::rms_norm_backward_long::stage::<T, V, U>(weighted, width),
         })?;
         parts.add_up(device, dw)
     }

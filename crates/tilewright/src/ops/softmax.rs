@@ -15,7 +15,7 @@
 use tilewright_kernels::ops::{self as kernels, Form};
 
 use super::cpu::{Host, largest, on_cpu, rounded, sum};
-use super::launch::{STEP, key, launch, programs, whole_rows};
+use super::launch::{STEP, key, launch, programs, rows_or_steps, whole_rows};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
@@ -148,15 +148,15 @@ impl<'a> Softmax<'a> {
         operands.result("dx", &dx)?;
         let (scale, log) = (self.scale, self.log);
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(device, y.extents()) else {
-                return Err(Error::no_kernel("the gradient of softmax of so long rows", device));
-            };
-            let (causal, queries) = self.queries();
-            let key = key("softmax_backward", &[T::ELEMENT, U::ELEMENT], &[log.into(), causal.into()], shape);
+            let (whole, shape) = rows_or_steps(device, y.extents(), 2);
+            let ((causal, queries), form) = (self.queries(), self.form());
+            let name = if whole { "softmax_backward" } else { "softmax_backward_long" };
+            let key = key(name, &[T::ELEMENT, U::ELEMENT], &[log.into(), causal.into()], shape);
             let arguments: &[&dyn Argument] = &[&y.tensor(), &dy.tensor(), &dx.tensor(), &scale, &queries];
             let programs = [programs(y.extents(), shape)[0], 1];
-            return launch(device, &key, programs, arguments, || {
-                kernels::softmax_backward::stage::<T, U>(self.form(), causal, shape)
+            return launch(device, &key, programs, arguments, || match whole {
+                true => kernels::softmax_backward::stage::<T, U>(form, causal, shape),
+                false => kernels::softmax_backward_long::stage::<T, U>(form, causal, STEP),
             });
         }
         on_cpu(device, |mut host| {
@@ -243,7 +243,14 @@ impl<'a> Softmax<'a> {
                     kernels::softmax_positions_long::stage::<T, U>(form, STEP)
                 })
             }
-            _ => Err(Error::no_kernel("softmax with these masks together, or of so long rows", device)),
+            (Sees::All, Some(mask), None) => {
+                let key = key("softmax_masked_long", &elements, &settings, step);
+                let arguments: &[&dyn Argument] = &[&from, &mask.tensor(), &to, &self.scale];
+                launch(device, &key, count(step), arguments, || {
+                    kernels::softmax_masked_long::stage::<T, U>(form, STEP)
+                })
+            }
+            _ => Err(Error::no_kernel("softmax that is causal and has a mask", device)),
         }
     }
 

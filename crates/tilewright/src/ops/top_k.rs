@@ -6,7 +6,7 @@
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, on_cpu, per_row};
-use super::launch::{key, launch, programs, whole_rows};
+use super::launch::{STEP, key, launch, programs, rows_or_steps};
 use super::reduce::precedes;
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
@@ -68,16 +68,17 @@ impl TopK {
         expect_extents("indices", &indices, (rows, self.k), "k for each row of `x`")?;
         operands.apart("indices", &indices)?;
         if device.kind() != DeviceKind::Cpu {
-            let Some(shape) = whole_rows(device, x.extents()) else {
-                return Err(Error::no_kernel("top-k of so long rows", device));
-            };
+            // Ranks are twice as wide as numbers, and each is looked at again and again.
+            let (whole, shape) = rows_or_steps(device, x.extents(), 8);
+            let name = if whole { "top_k" } else { "top_k_long" };
             // k fits: it is no more than the columns.
             let (k, smallest) = (u32::try_from(self.k).unwrap_or(u32::MAX), self.smallest);
-            let key = key("top_k", &[T::ELEMENT], &[k, smallest.into()], shape);
+            let key = key(name, &[T::ELEMENT], &[k, smallest.into()], shape);
             let programs = [programs(x.extents(), shape)[0], k.min(1)];
             let arguments: &[&dyn Argument] = &[&x.tensor(), &values.tensor(), &indices.tensor()];
-            return launch(device, &key, programs, arguments, || {
-                kernels::top_k::stage::<T>(k, smallest, shape)
+            return launch(device, &key, programs, arguments, || match whole {
+                true => kernels::top_k::stage::<T>(k, smallest, shape),
+                false => kernels::top_k_long::stage::<T>(k, smallest, STEP),
             });
         }
         on_cpu(device, |mut host| {

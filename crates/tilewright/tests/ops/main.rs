@@ -11,4 +11,5 @@ mod messages;
 mod norms;
 mod reductions;
 mod softmax;
+mod steps;
 mod table;

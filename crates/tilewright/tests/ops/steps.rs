@@ -1,0 +1,300 @@
+//! Kernels for rows of any length, in short steps in the simulator, against the CPU: gradients, losses, masks, sums, ranks, 8 bits.
+
+use tilewright::device::{Argument, Buffer, Device, Item};
+use tilewright::kernels::ops::{self, Form};
+use tilewright::lang::{Error as LangError, Kernel};
+use tilewright::ops::{CrossEntropy, CumulativeSum, LayerNorm, Quantise, RmsNorm, Rows, Softmax, TopK};
+
+use super::common::{Sample, normals};
+
+const ROWS: usize = 5;
+const COLUMNS: usize = 200;
+const WIDTH: u32 = 64;
+
+/// A CPU and a simulator with the same numbers.
+struct Both {
+    cpu: Device,
+    simulator: Device,
+}
+
+impl Both {
+    fn new() -> Both {
+        Both { cpu: Device::cpu(), simulator: Device::simulator() }
+    }
+
+    fn same<T: Item>(&self, values: &[T]) -> [Buffer<T>; 2] {
+        [&self.cpu, &self.simulator].map(|device| device.upload(values).unwrap())
+    }
+
+    /// A matrix with a special number in the second row.
+    fn matrix(&self, seed: u64, special: f32) -> [Buffer<f32>; 2] {
+        let mut values: Vec<f32> = normals(seed, ROWS * COLUMNS, 2.0).into_iter().map(f32::of).collect();
+        values[COLUMNS + 77] = special;
+        self.same(&values)
+    }
+
+    fn zeros(&self, count: usize) -> [Buffer<f32>; 2] {
+        self.same(&vec![0.0; count])
+    }
+
+    fn launch(&self, programs: usize, kernel: Result<Kernel, LangError>, arguments: &[&dyn Argument]) {
+        let program = self.simulator.program(&kernel.unwrap()).unwrap();
+        program.launch([programs as u32, 1, 1], arguments).unwrap().expect_clean().unwrap();
+    }
+}
+
+fn rows<T: Item>(buffer: &Buffer<T>) -> Rows<'_, T> {
+    Rows::new(buffer, buffer.len() / COLUMNS, COLUMNS)
+}
+
+#[track_caller]
+fn near([want, found]: &[Buffer<f32>; 2], tolerance: f32) {
+    let (want, found) = (want.to_vec().unwrap(), found.to_vec().unwrap());
+    let right = |want: f32, found: f32| {
+        let same = want == found || (want.is_nan() && found.is_nan());
+        same || (want - found).abs() <= tolerance * (1.0 + want.abs())
+    };
+    let wrong = want.iter().zip(&found).position(|(want, found)| !right(*want, *found));
+    assert_eq!(wrong.map(|at| (at, found[at], want[at])), None, "place, found, on the CPU");
+}
+
+const ALL: [usize; 2] = [ROWS, COLUMNS];
+const FORMS: [Form; 2] = [Form::Probabilities, Form::Logarithms];
+
+fn softmax<'a>(form: Form) -> Softmax<'a> {
+    if form == Form::Logarithms { Softmax::new().log() } else { Softmax::new() }.scale(0.5)
+}
+
+#[test]
+fn masked_softmax() {
+    let both = Both::new();
+    for form in FORMS {
+        let ([x, sx], y) = (both.matrix(1, f32::NEG_INFINITY), both.matrix(2, 0.0));
+        // Of the third row nothing counts.
+        let mask: Vec<bool> = (0..ROWS * COLUMNS).map(|i| i % 3 != 0 && i / COLUMNS != 2).collect();
+        let [mask, counts] = both.same(&mask);
+        softmax(form).mask(rows(&mask)).run(&both.cpu, rows(&x), rows(&y[0])).unwrap();
+        let kernel = ops::softmax_masked_long::stage::<f32, f32>(form, WIDTH);
+        both.launch(ROWS, kernel, &[&sx.view(ALL), &counts.view(ALL), &y[1].view(ALL), &0.5f32]);
+        near(&y, 1e-5);
+    }
+}
+
+/// Of all columns and of those that a query sees, with NaN where none counts.
+#[test]
+fn gradients_of_softmax() {
+    let both = Both::new();
+    for form in FORMS {
+        for causal in [false, true] {
+            let ([x, _], dy, dx) = (both.matrix(1, 1.0), both.matrix(2, 2.0), both.matrix(3, f32::NAN));
+            let settings = if causal { softmax(form).causal(2) } else { softmax(form) };
+            settings.run(&both.cpu, rows(&x), rows(&x)).unwrap();
+            let results = both.simulator.upload(&x.to_vec().unwrap()).unwrap();
+            settings.backward(&both.cpu, rows(&x), rows(&dy[0]), rows(&dx[0])).unwrap();
+            let kernel = ops::softmax_backward_long::stage::<f32, f32>(form, causal, WIDTH);
+            let arguments: &[&dyn Argument] =
+                &[&results.view(ALL), &dy[1].view(ALL), &dx[1].view(ALL), &0.5f32, &2u32];
+            both.launch(ROWS, kernel, arguments);
+            near(&dx, 1e-5);
+            // In place.
+            let kernel = ops::softmax_backward_long::stage::<f32, f32>(form, causal, WIDTH);
+            let arguments: &[&dyn Argument] =
+                &[&results.view(ALL), &dy[1].view(ALL), &dy[1].view(ALL), &0.5f32, &2u32];
+            both.launch(ROWS, kernel, arguments);
+            let [want, _] = &dx;
+            near(&[want.clone(), dy[1].clone()], 1e-5);
+        }
+    }
+}
+
+/// Targets that are columns, one that is none, and one to ignore.
+#[test]
+fn cross_entropy_and_its_gradient() {
+    let both = Both::new();
+    let ([x, sx], losses) = (both.matrix(1, f32::NEG_INFINITY), both.zeros(ROWS));
+    let [targets, chosen] = both.same(&[0i64, 77, 199, -100, 200]);
+    let [given, given_too] = both.same(&[0.5f32, 1.0, -2.0, 3.0, 1.0]);
+    let loss = CrossEntropy::new().z_loss(0.01);
+    let column = [ROWS, 1];
+    for smoothing in [0.0f32, 0.1] {
+        let loss = loss.smoothing(smoothing);
+        loss.run(&both.cpu, rows(&x), &targets, &losses[0]).unwrap();
+        let kernel = ops::cross_entropy_long::stage::<f32, i64>(smoothing != 0.0, true, WIDTH);
+        let arguments: &[&dyn Argument] =
+            &[&sx.view(ALL), &chosen.view(column), &losses[1].view(column), &-100i64, &smoothing, &0.01f32];
+        both.launch(ROWS, kernel, arguments);
+        near(&losses, 1e-5);
+
+        let dx = both.matrix(3, 0.0);
+        loss.backward(&both.cpu, rows(&x), &targets, &given, rows(&dx[0])).unwrap();
+        let kernel = ops::cross_entropy_backward_long::stage::<f32, i64, f32>(WIDTH);
+        let arguments: &[&dyn Argument] = &[
+            &sx.view(ALL),
+            &chosen.view(column),
+            &given_too.view(column),
+            &dx[1].view(ALL),
+            &-100i64,
+            &smoothing,
+            &0.01f32,
+        ];
+        both.launch(ROWS, kernel, arguments);
+        near(&dx, 1e-5);
+    }
+}
+
+/// Two programs for five rows, so that each adds up several.
+#[test]
+fn gradients_of_norms() {
+    let both = Both::new();
+    let ([x, sx], [dy, sdy]) = (both.matrix(1, 1.0), both.matrix(2, 2.0));
+    let [weight, sweight] = both.same(&x.to_vec().unwrap()[..COLUMNS]);
+    let (dx, dw, db) = (both.matrix(3, 0.0), both.zeros(COLUMNS), both.zeros(COLUMNS));
+    let (parts, more) = (both.zeros(2 * COLUMNS), both.zeros(2 * COLUMNS));
+    let (shared, row) = ([2, COLUMNS], [1, COLUMNS]);
+    // What is in the parts before must not matter.
+    parts[1].fill(f32::NAN).unwrap();
+    let add_up = |parts: &Buffer<f32>, sums: &Buffer<f32>| {
+        let all = parts.to_vec().unwrap();
+        let sums_of: Vec<f32> = (0..COLUMNS).map(|j| all[j] + all[COLUMNS + j]).collect();
+        sums.write(&sums_of).unwrap();
+    };
+
+    let norm = RmsNorm::new(1e-5).weight(&weight).offset(1.0);
+    norm.backward(&both.cpu, rows(&x), rows(&dy), rows(&dx[0]), &dw[0]).unwrap();
+    let kernel = ops::rms_norm_backward_long::stage::<f32, f32, f32>(true, WIDTH);
+    let arguments: &[&dyn Argument] = &[
+        &sx.view(ALL),
+        &sdy.view(ALL),
+        &sweight.view(row),
+        &dx[1].view(ALL),
+        &parts[1].view(shared),
+        &1e-5f32,
+        &1.0f32,
+    ];
+    both.launch(2, kernel, arguments);
+    add_up(&parts[1], &dw[1]);
+    near(&dx, 1e-4);
+    near(&dw, 1e-4);
+
+    let norm = LayerNorm::new(1e-5).weight(&weight);
+    norm.backward(&both.cpu, rows(&x), rows(&dy), rows(&dx[0]), &dw[0], &db[0]).unwrap();
+    let kernel = ops::layer_norm_backward_long::stage::<f32, f32, f32>(true, WIDTH);
+    let arguments: &[&dyn Argument] = &[
+        &sx.view(ALL),
+        &sdy.view(ALL),
+        &sweight.view(row),
+        // In place.
+        &sx.view(ALL),
+        &parts[1].view(shared),
+        &more[1].view(shared),
+        &1e-5f32,
+    ];
+    both.launch(2, kernel, arguments);
+    add_up(&parts[1], &dw[1]);
+    add_up(&more[1], &db[1]);
+    near(&[dx[0].clone(), sx], 1e-4);
+    near(&dw, 1e-4);
+    near(&db, 1e-4);
+}
+
+#[test]
+fn norms_in_8_bits() {
+    let both = Both::new();
+    for adding in [false, true] {
+        for special in [1.0, f32::NAN, f32::INFINITY] {
+            let ([x, sx], [residual, sresidual]) = (both.matrix(1, special), both.matrix(2, 0.0));
+            let (scales, q) = (both.zeros(ROWS), both.same(&vec![0i8; ROWS * COLUMNS]));
+            let norm = RmsNorm::new(1e-5);
+            let (x_rows, q_rows) = (rows(&x), rows(&q[0]));
+            match adding {
+                false => norm.quantise(&both.cpu, x_rows, q_rows, &scales[0]).unwrap(),
+                true => norm
+                    .quantise_adding(&both.cpu, x_rows, rows(&residual), x_rows, q_rows, &scales[0])
+                    .unwrap(),
+            }
+            let kernel = ops::rms_norm_quantised_long::stage::<f32, f32, i8>(adding, false, WIDTH);
+            let from = sx.view(ALL);
+            let arguments: &[&dyn Argument] = &[
+                &from,
+                &sresidual.view(ALL),
+                // Nobody reads these weights.
+                &from,
+                &from,
+                &q[1].view(ALL),
+                &scales[1].view([ROWS, 1]),
+                &1e-5f32,
+                &0.0f32,
+                &127.0f32,
+            ];
+            both.launch(ROWS, kernel, arguments);
+            near(&scales, 1e-5);
+            near(&[x, sx.clone()], 0.0);
+            let [want, found] = q.map(|q| q.to_vec().unwrap());
+            assert!(want.iter().zip(&found).all(|(want, found)| want.abs_diff(*found) <= 1));
+        }
+    }
+}
+
+/// All four ways, in place.
+#[test]
+fn cumulative_sums() {
+    let both = Both::new();
+    for (exclusive, reverse) in [(false, false), (false, true), (true, false), (true, true)] {
+        let x = both.matrix(1, f32::NAN);
+        let scan = if exclusive { CumulativeSum::new().exclusive() } else { CumulativeSum::new() };
+        let scan = if reverse { scan.reverse() } else { scan };
+        scan.run(&both.cpu, rows(&x[0]), rows(&x[0])).unwrap();
+        let kernel = ops::cumulative_sum_long::stage::<f32, f32>(exclusive, reverse, WIDTH);
+        both.launch(ROWS, kernel, &[&x[1].view(ALL), &x[1].view(ALL)]);
+        near(&x, 1e-4);
+    }
+}
+
+/// Equal numbers, NaN first, the first of equal ones before the others.
+#[test]
+fn largest_in_order() {
+    let both = Both::new();
+    let mut values: Vec<f32> = (0..ROWS * COLUMNS).map(|i| (i * 37 % 23) as f32 - 11.0).collect();
+    values[COLUMNS + 130] = f32::NAN;
+    let ([x, sx], (found, places)) =
+        (both.same(&values), (both.zeros(ROWS * 9), both.same(&[0u32; ROWS * 9])));
+    for smallest in [false, true] {
+        let top = if smallest { TopK::new(9).smallest() } else { TopK::new(9) };
+        let (kept, indices) = (Rows::new(&found[0], ROWS, 9), Rows::new(&places[0], ROWS, 9));
+        top.run(&both.cpu, rows(&x), kept, indices).unwrap();
+        let kernel = ops::top_k_long::stage::<f32>(9, smallest, WIDTH);
+        let few = [ROWS, 9];
+        both.launch(ROWS, kernel, &[&sx.view(ALL), &found[1].view(few), &places[1].view(few)]);
+        near(&found, 0.0);
+        assert_eq!(places[0].to_vec().unwrap(), places[1].to_vec().unwrap());
+    }
+}
+
+/// Rows that are too long for a program, by the operators themselves.
+#[test]
+fn long_rows_of_operators() {
+    let columns = 33_001;
+    let mut values: Vec<f32> = normals(7, 2 * columns, 1.0).into_iter().map(f32::of).collect();
+    values[columns + 30_000] = 9.0;
+    let [cpu, simulated] = [Device::cpu(), Device::simulator()].map(|device| {
+        let x = device.upload(&values).unwrap();
+        let x = Rows::new(&x, 2, columns);
+        let sums = device.alloc::<f32>(2 * columns).unwrap();
+        CumulativeSum::new().run(&device, x, Rows::new(&sums, 2, columns)).unwrap();
+        let (kept, places) = (device.alloc::<f32>(6).unwrap(), device.alloc::<u32>(6).unwrap());
+        TopK::new(3).run(&device, x, Rows::new(&kept, 2, 3), Rows::new(&places, 2, 3)).unwrap();
+        // Longer than a cluster holds.
+        let (long, q) = (device.upload(&values.repeat(4)).unwrap(), device.alloc::<i8>(8 * columns).unwrap());
+        let scales = device.alloc::<f32>(1).unwrap();
+        Quantise::per_row().run(&device, &long, &q, &scales).unwrap();
+        (
+            sums,
+            kept.to_vec().unwrap(),
+            places.to_vec().unwrap(),
+            q.to_vec().unwrap(),
+            scales.to_vec().unwrap(),
+        )
+    });
+    assert_eq!((&cpu.1, &cpu.2, &cpu.3, &cpu.4), (&simulated.1, &simulated.2, &simulated.3, &simulated.4));
+    near(&[cpu.0, simulated.0], 2e-3);
+}
