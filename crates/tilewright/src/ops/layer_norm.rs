@@ -11,7 +11,7 @@ use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, count, on_cpu, rounded, sum};
 use super::launch::{Parts, STEP, key, launch, programs, rows_or_steps};
-use super::rows::{Operands, expect_extents};
+use super::rows::Operands;
 use super::{Error, FloatItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
 
@@ -84,8 +84,7 @@ impl<W: FloatItem> LayerNorm<'_, W> {
         let mut operands = Operands::on(device);
         operands.input("x", &x)?;
         let norm = self.fitted(&mut operands, columns)?;
-        expect_extents("y", &y, x.extents(), "as `x` has")?;
-        operands.result("y", &y)?;
+        operands.result_like("y", &y, &x)?;
         if device.kind() != DeviceKind::Cpu {
             let flags = (norm.weight.is_some(), norm.bias.is_some());
             return match (norm.weight.or(norm.bias), norm.bias.or(norm.weight)) {
@@ -128,18 +127,13 @@ impl<W: FloatItem> LayerNorm<'_, W> {
     ) -> Result<(), Error> {
         let (x, dy, dx) = (x.into(), dy.into(), dx.into());
         let (rows, columns) = x.extents();
-        let (dw, db) = (dw.into().as_row(columns), db.into().as_row(columns));
         let mut operands = Operands::on(device);
         operands.input("x", &x)?;
-        expect_extents("dy", &dy, x.extents(), "as `x` has")?;
-        operands.input("dy", &dy)?;
+        operands.input_like("dy", &dy, &x)?;
         let norm = self.fitted(&mut operands, columns)?;
-        expect_extents("dx", &dx, x.extents(), "as `x` has")?;
-        operands.result("dx", &dx)?;
-        for (name, sums) in [("dw", &dw), ("db", &db)] {
-            expect_extents(name, sums, (1, columns), "one for each column of `x`")?;
-            operands.apart(name, sums)?;
-        }
+        operands.result_like("dx", &dx, &x)?;
+        let dw = operands.of_columns("dw", dw.into(), columns)?;
+        let db = operands.of_columns("db", db.into(), columns)?;
         if device.kind() != DeviceKind::Cpu {
             return match &norm.weight {
                 Some(weight) => norm.launch_backward(device, (&x, &dy), weight, &dx, (&dw, &db)),
@@ -227,15 +221,9 @@ impl<W: FloatItem> LayerNorm<'_, W> {
     }
 
     fn fitted(&self, operands: &mut Operands<'_>, columns: usize) -> Result<Self, Error> {
-        let mut norm = *self;
-        for (name, vector) in [("weight", &mut norm.weight), ("bias", &mut norm.bias)] {
-            if let Some(vector) = vector {
-                *vector = vector.as_row(columns);
-                expect_extents(name, vector, (1, columns), "one for each column of `x`")?;
-                operands.input(name, vector)?;
-            }
-        }
-        Ok(norm)
+        let weight = operands.for_columns("weight", self.weight, columns)?;
+        let bias = operands.for_columns("bias", self.bias, columns)?;
+        Ok(LayerNorm { epsilon: self.epsilon, weight, bias })
     }
 
     /// The mean, and one over the standard deviation.

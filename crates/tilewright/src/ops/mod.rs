@@ -42,7 +42,22 @@
 //!
 //! # Devices
 //!
-//! The [CPU](crate::device::Device::cpu) computes with its own instructions, on all cores.
+//! The [CPU](crate::device::Device::cpu) computes with its own instructions, on all cores, with sums in f64.
+//!
+//! GPUs, and the [simulator](crate::device::Device::simulator), run the kernels of `tilewright_kernels::ops`, which are written on tiles. A
+//! kernel is staged when an operator is first used with its types, settings and length of rows, compiled for what is true of the operands
+//! (aligned, without gaps, exactly as long as a tile is wide), and kept with the device: later calls only launch it. On a GPU
+//! they return at once, as all launches do, and reading a buffer waits.
+//!
+//! * A program takes some whole rows and holds them in registers, so that memory is read once and written once. Up to 32768 columns a program
+//!   is one block of threads; where the chip has clusters (Hopper and newer), up to 262144 columns it is as many as eight. Kernels that hold
+//!   several numbers for each column, as those of gradients do, hold rows that are as much shorter.
+//! * Longer rows are read in steps of 4096 columns, twice or more often: there is no limit but that of a view, 2^31 - 1 columns.
+//! * What is added up over few long rows, or over all elements, is shared by up to 1024 programs; so are sums over all rows by up to 512.
+//!   Nothing is added up atomically: a result has the same bits each time, on one kind of chip.
+//! * Causal softmax reads of a row what its query sees, and no more.
+//! * [`NoKernel`](Error::NoKernel) is the answer where a kernel is missing: softmax that is causal and has a mask, and functions of more than
+//!   three matrices. E4m3 and E5m2 need a chip that converts to them: Ada, Hopper or newer.
 
 mod convert;
 mod cpu;

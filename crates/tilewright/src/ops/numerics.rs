@@ -68,6 +68,7 @@ pub const BOUNDS: &[Bound] = &[
     bound("cross entropy, gradient", Scale::Terms, 1.0),
     bound("RMSNorm", Scale::Result, 2.0),
     bound("RMSNorm of a sum", Scale::Terms, 3.0),
+    bound("RMSNorm in 8 bits, scales", Scale::Result, 3.0),
     bound("RMSNorm, gradient", Scale::Terms, 2.0),
     bound("LayerNorm", Scale::Terms, 1.0),
     bound("LayerNorm, gradient", Scale::Terms, 1.0),

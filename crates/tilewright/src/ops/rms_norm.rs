@@ -136,16 +136,12 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
     ) -> Result<(), Error> {
         let (x, dy, dx) = (x.into(), dy.into(), dx.into());
         let (rows, columns) = x.extents();
-        let dw = dw.into().as_row(columns);
         let mut operands = Operands::on(device);
         operands.input("x", &x)?;
-        expect_extents("dy", &dy, x.extents(), "as `x` has")?;
-        operands.input("dy", &dy)?;
+        operands.input_like("dy", &dy, &x)?;
         let norm = self.fitted(&mut operands, columns)?;
-        expect_extents("dx", &dx, x.extents(), "as `x` has")?;
-        operands.result("dx", &dx)?;
-        expect_extents("dw", &dw, (1, columns), "one for each column of `x`")?;
-        operands.apart("dw", &dw)?;
+        operands.result_like("dx", &dx, &x)?;
+        let dw = operands.of_columns("dw", dw.into(), columns)?;
         if device.kind() != DeviceKind::Cpu {
             return match &norm.weight {
                 Some(weight) => norm.launch_backward(device, (&x, &dy), weight, &dx, &dw),
@@ -188,8 +184,7 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
     ) -> Result<(), Error> {
         let mut operands = Operands::on(device);
         let norm = self.prepared(&mut operands, &x, residual.as_ref())?;
-        expect_extents("y", &y, x.extents(), "as `x` has")?;
-        operands.result("y", &y)?;
+        operands.result_like("y", &y, &x)?;
         if device.kind() != DeviceKind::Cpu {
             return norm.launch(device, &x, residual.as_ref(), &y);
         }
@@ -239,22 +234,14 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         operands.input("x", x)?;
         let norm = self.fitted(operands, x.extents().1)?;
         if let Some((residual, sum)) = residual {
-            expect_extents("residual", residual, x.extents(), "as `x` has")?;
-            operands.input("residual", residual)?;
-            expect_extents("sum", sum, x.extents(), "as `x` has")?;
-            operands.result("sum", sum)?;
+            operands.input_like("residual", residual, x)?;
+            operands.result_like("sum", sum, x)?;
         }
         Ok(norm)
     }
 
     fn fitted(&self, operands: &mut Operands<'_>, columns: usize) -> Result<Self, Error> {
-        let mut norm = *self;
-        if let Some(weight) = &mut norm.weight {
-            *weight = weight.as_row(columns);
-            expect_extents("weight", weight, (1, columns), "one for each column of `x`")?;
-            operands.input("weight", weight)?;
-        }
-        Ok(norm)
+        Ok(RmsNorm { weight: operands.for_columns("weight", self.weight, columns)?, ..*self })
     }
 
     fn compute<T: FloatItem>(

@@ -147,12 +147,12 @@ impl<'a, T: Item> Rows<'a, T> {
 
     /// The same row for every one of so many, if there is only one.
     pub(super) fn broadcast_rows(self, rows: usize) -> Rows<'a, T> {
-        if self.rows == 1 { Rows { rows, row_stride: 0, ..self } } else { self }
+        if self.rows == 1 && rows != 1 { Rows { rows, row_stride: 0, ..self } } else { self }
     }
 
     /// The same column for every one of so many, if there is only one.
     pub(super) fn broadcast_columns(self, columns: usize) -> Rows<'a, T> {
-        if self.columns == 1 { Rows { columns, column_stride: 0, ..self } } else { self }
+        if self.columns == 1 && columns != 1 { Rows { columns, column_stride: 0, ..self } } else { self }
     }
 
     /// Elements from the first to behind the last; none if that is no number.
@@ -247,6 +247,8 @@ impl Place {
     }
 }
 
+const FOR_COLUMNS: &str = "one for each column of `x`";
+
 /// The operands of one call, as they are looked at.
 pub(super) struct Operands<'d> {
     device: &'d Device,
@@ -274,6 +276,54 @@ impl<'d> Operands<'d> {
     /// A result in memory of its own.
     pub(super) fn apart<T: Item>(&mut self, name: &'static str, rows: &Rows<'_, T>) -> Result<(), Error> {
         self.written(name, rows, false)
+    }
+
+    /// An input with the extents of `x`.
+    pub(super) fn input_like<T: Item, X: Item>(
+        &mut self,
+        name: &'static str,
+        rows: &Rows<'_, T>,
+        x: &Rows<'_, X>,
+    ) -> Result<(), Error> {
+        expect_extents(name, rows, x.extents(), "as `x` has")?;
+        self.input(name, rows)
+    }
+
+    /// A result with the extents of `x`, which may be one of the inputs so far.
+    pub(super) fn result_like<T: Item, X: Item>(
+        &mut self,
+        name: &'static str,
+        rows: &Rows<'_, T>,
+        x: &Rows<'_, X>,
+    ) -> Result<(), Error> {
+        expect_extents(name, rows, x.extents(), "as `x` has")?;
+        self.result(name, rows)
+    }
+
+    /// An input with an element for each column of `x`, as a row, if there is such an input.
+    pub(super) fn for_columns<'a, T: Item>(
+        &mut self,
+        name: &'static str,
+        vector: Option<Rows<'a, T>>,
+        columns: usize,
+    ) -> Result<Option<Rows<'a, T>>, Error> {
+        let Some(vector) = vector.map(|vector| vector.as_row(columns)) else { return Ok(None) };
+        expect_extents(name, &vector, (1, columns), FOR_COLUMNS)?;
+        self.input(name, &vector)?;
+        Ok(Some(vector))
+    }
+
+    /// A result with an element for each column of `x`, as a row, in memory of its own.
+    pub(super) fn of_columns<'a, T: Item>(
+        &mut self,
+        name: &'static str,
+        vector: Rows<'a, T>,
+        columns: usize,
+    ) -> Result<Rows<'a, T>, Error> {
+        let vector = vector.as_row(columns);
+        expect_extents(name, &vector, (1, columns), FOR_COLUMNS)?;
+        self.apart(name, &vector)?;
+        Ok(vector)
     }
 
     fn written<T: Item>(
