@@ -130,7 +130,7 @@ impl Pipeline {
         let shapes: Vec<Shape> =
             found.products.keys().filter_map(|op| func.ty(func.op(*op).results[0]).shape()).collect();
         let outgoing = Outgoing::of(func, align, |extents| shapes.iter().any(|s| s.extents() == extents));
-        found.outgoing = outgoing.and_then(|outgoing| found.make_room(outgoing));
+        found.outgoing = outgoing.and_then(|outgoing| found.make_room(&outgoing));
         if let Some(mut outgoing) = found.outgoing.take() {
             outgoing.map = found.map(func, outgoing.op, 1, &outgoing.boxes.spec);
             found.outgoing = Some(outgoing);
@@ -139,7 +139,7 @@ impl Pipeline {
     }
 
     /// Gives a store as many panels as leave the ring what it needs: four slots, or three if there is no other way.
-    fn make_room(&mut self, outgoing: Outgoing) -> Option<Outgoing> {
+    fn make_room(&mut self, outgoing: &Outgoing) -> Option<Outgoing> {
         let most = self.stages();
         let wanted = [most.min(4), most.min(3)];
         let enough = outgoing.panels.min(2);
