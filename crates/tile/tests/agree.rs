@@ -24,6 +24,7 @@ fn tensor_map(case: &Case, map: &MapParameter, buffers: &[Buffer]) -> Result<Ten
     let position = |name: &str| case.func.params.iter().position(|param| param.name == name).unwrap();
     let number = |number: &Number| match number {
         Number::Constant(value) => value.cast_unsigned(),
+        Number::All => 1 << 20,
         Number::Parameter(name) => match case.arguments[position(name)] {
             Given::Scalar(_, Constant(bits)) => bits,
             Given::Buffer { .. } => panic!("`{name}` is a pointer"),
@@ -240,10 +241,10 @@ fn boxes_of_other_pointers_are_others() {
     agrees_in(text, vec![(Element::U32, bytes)], Arch::SM_80).unwrap();
 }
 
-/// Products that a loop sums up, with factors that are loaded ahead where that can be.
+/// Products that a loop sums up, with factors that are loaded ahead where that can be: by the copy engine, or by threads.
 #[test]
 fn factors_are_loaded_ahead() {
-    let mut ahead = 0;
+    let (mut ahead, mut from_registers) = ([0; 2], 0);
     for seed in 0..600 {
         let case = Case::new(seed, 6);
         let func = &case.func;
@@ -252,10 +253,21 @@ fn factors_are_loaded_ahead() {
             let is_dot = |op: &tilewright_ir::Op| func.op(*op).code == Opcode::Dot;
             data.code == Opcode::For && func.region(data.regions[0]).ops.iter().any(is_dot)
         });
-        if sums_up {
-            outcome(&case, Arch::SM_90A).unwrap_or_else(|what| panic!("seed {seed}: {what}\n{func}"));
-            ahead += u32::from(!tilewright_tile::lower(func, Arch::SM_90A).unwrap().maps.is_empty());
+        if !sums_up {
+            continue;
+        }
+        for (arch, code) in [(Arch::SM_90A, Opcode::TmaLoad), (Arch::SM_86, Opcode::CpAsync)] {
+            outcome(&case, arch).unwrap_or_else(|what| panic!("seed {seed}, {arch}: {what}\n{func}"));
+            let lowered = tilewright_tile::lower(func, arch).unwrap().func;
+            let copies = lowered.walk().into_iter().any(|op| lowered.op(op).code == code);
+            ahead[usize::from(code == Opcode::CpAsync)] += u32::from(copies);
+            from_registers += u32::from(lowered.walk().into_iter().any(|op| {
+                let data = lowered.op(op);
+                let left = data.operands.get(1).map(|&left| lowered.ty(left));
+                data.code == Opcode::Wgmma && matches!(left, Some(tilewright_ir::Type::Vector(..)))
+            }));
         }
     }
-    assert!(ahead >= 5, "{ahead} kernels load ahead");
+    assert!(ahead[0] >= 5 && ahead[1] >= 5, "{ahead:?} kernels load ahead");
+    assert!(from_registers >= 3, "{from_registers} kernels multiply from registers");
 }

@@ -4,7 +4,7 @@
 use half::bf16;
 use tilewright_codegen::Options as Codegen;
 use tilewright_hardware::Arch;
-use tilewright_ir::{Module, verify};
+use tilewright_ir::{Module, Opcode, verify};
 use tilewright_lang::tile::prelude::*;
 use tilewright_passes::Pipeline;
 use tilewright_ptx::Type;
@@ -42,6 +42,7 @@ fn decay(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>, m: u32, n: u32, k:
 }
 
 struct Case {
+    arch: Arch,
     extents: (usize, usize, usize),
     tile: (u32, u32, u32),
     turned: bool,
@@ -65,14 +66,22 @@ fn check(case: &Case) {
         })
         .collect();
     let facts: Vec<(&str, Fact)> = facts.iter().map(|(name, fact)| (name.as_str(), *fact)).collect();
-    let lowered = lower(&specialise(kernel.func(), &facts), Arch::SM_90A).unwrap();
+    let lowered = lower(&specialise(kernel.func(), &facts), case.arch).unwrap();
+    let by_engine = case.arch == Arch::SM_90A;
     let pointers: Vec<&str> = lowered.maps.iter().map(|map| map.pointer.as_str()).collect();
-    assert_eq!(
-        pointers,
-        if case.leaves { &["a", "b", "c"][..] } else { &["a", "b"] },
-        "copied by the engine"
+    let copied: &[&str] = match (by_engine, case.leaves) {
+        (true, true) => &["a", "b", "c"],
+        (true, false) => &["a", "b"],
+        (false, _) => &[],
+    };
+    assert_eq!(pointers, copied, "copied by the engine");
+    assert_eq!(lowered.resident.is_some(), by_engine, "programs take turns");
+    let ops: Vec<Opcode> = lowered.func.walk().iter().map(|&op| lowered.func.op(op).code).collect();
+    assert_eq!(ops.contains(&Opcode::CpAsync), !by_engine, "both factors are loaded ahead");
+    assert!(
+        !ops.contains(&Opcode::Load) && !ops.contains(&Opcode::LoadIf),
+        "no factor goes through registers"
     );
-    assert!(lowered.resident.is_some(), "programs take turns");
     let problems = verify(&Module::from(lowered.func.clone()));
     assert!(problems.is_empty(), "{problems:?}\n{}", lowered.func);
 
@@ -94,9 +103,9 @@ fn check(case: &Case) {
     for (seed, pipeline) in [(1, Pipeline::standard()), (2, Pipeline::standard()), (3, Pipeline::of(&[]))] {
         let mut module = Module::from(lowered.func.clone());
         pipeline.run(&mut module).unwrap();
-        let code = tilewright_codegen::compile(&module.funcs[0], &Codegen::new(Arch::SM_90A)).unwrap();
+        let code = tilewright_codegen::compile(&module.funcs[0], &Codegen::new(case.arch)).unwrap();
         let ptx = tilewright_sim::Module::parse(&code.text).unwrap();
-        let mut sim = Simulator::new(Options { seed, chip: Some(Arch::SM_90A), ..Options::default() });
+        let mut sim = Simulator::new(Options { seed, chip: Some(case.arch), ..Options::default() });
         let narrow = |data: &[f32]| data.iter().map(|&v| bf16::from_f32(v)).collect::<Vec<_>>();
         let buffers = [sim.upload(&narrow(&left)), sim.upload(&narrow(&right)), sim.alloc(4 * m * n)];
         let shapes = [[m, k], if case.turned { [n, k] } else { [k, n] }, [m, n]];
@@ -110,6 +119,7 @@ fn check(case: &Case) {
             let view = ["a", "b", "c"].iter().position(|name| *name == map.pointer).unwrap();
             let named = |number: &Number| match number {
                 Number::Constant(value) => value.cast_unsigned(),
+                Number::All => panic!("no matrix is one of many"),
                 Number::Parameter(name) => {
                     let [rows, columns] = shapes[view];
                     let last = name.chars().last().unwrap();
@@ -124,10 +134,11 @@ fn check(case: &Case) {
             args.push(Arg::TensorMap(made.unwrap()));
         }
         let programs = [(m as u32).div_ceil(tm), (n as u32).div_ceil(tn), 1];
-        args.extend(programs.map(Arg::U32));
+        args.extend(programs.map(Arg::U32).into_iter().filter(|_| by_engine));
         // One block for all, or as many as there are programs, or some that have different numbers of turns.
         let all: u32 = programs.iter().product();
-        let grid = [[1, all, all.div_ceil(2)][seed as usize - 1], 1, 1];
+        let turns = [[1, all, all.div_ceil(2)][seed as usize - 1], 1, 1];
+        let grid = if by_engine { turns } else { programs };
         let threads = module.funcs[0].launch.total_threads().unwrap();
         let mut launch = Launch::new(1, threads).shared(code.shared.dynamic);
         launch.grid = grid;
@@ -137,19 +148,32 @@ fn check(case: &Case) {
     }
 }
 
-#[test]
-fn products_run_ahead() {
+fn run_ahead(arch: Arch) {
+    let case = |extents, tile, turned, decays| {
+        check(&Case { arch, extents, tile, turned, decays, leaves: true });
+    };
     for turned in [false, true] {
-        check(&Case { extents: (128, 64, 320), tile: (128, 64, 64), turned, decays: false, leaves: true });
-        check(&Case { extents: (200, 72, 136), tile: (64, 64, 64), turned, decays: false, leaves: true });
+        case((128, 64, 320), (128, 64, 64), turned, false);
+        case((200, 72, 136), (64, 64, 64), turned, false);
     }
-    check(&Case {
-        extents: (128, 128, 192),
-        tile: (128, 128, 32),
-        turned: false,
-        decays: false,
-        leaves: true,
-    });
-    check(&Case { extents: (256, 64, 128), tile: (256, 64, 64), turned: true, decays: false, leaves: true });
-    check(&Case { extents: (128, 64, 256), tile: (128, 64, 64), turned: false, decays: true, leaves: true });
+    case((128, 128, 192), (128, 128, 32), false, false);
+    case((256, 64, 128), (256, 64, 64), true, false);
+    case((128, 64, 256), (128, 64, 64), false, true);
+}
+
+#[test]
+fn the_copy_engine_runs_ahead() {
+    run_ahead(Arch::SM_90A);
+}
+
+#[test]
+fn copies_of_threads_run_ahead() {
+    run_ahead(Arch::SM_80);
+    // Lines of 2, 4, 12 and 16 units, and a tile that threads do not divide evenly.
+    for (n, k) in [(16, 16), (32, 32), (96, 96), (128, 16), (24, 48)] {
+        for turned in [false, true] {
+            let (extents, tile) = ((40, n as usize + 8, 4 * k as usize), (32, n, k));
+            check(&Case { arch: Arch::SM_86, extents, tile, turned, decays: false, leaves: false });
+        }
+    }
 }

@@ -203,8 +203,14 @@ fn layer_norm_and_its_gradients() {
 
 #[test]
 fn attention_of_several_heads() {
-    let (heads, width) = (2, 32);
-    for (causal, queries, keys) in [(false, 40, 50), (true, 72, 72)] {
+    let heads = 2;
+    // The second tile is one for warpgroups.
+    for (causal, queries, keys, tile, width) in [
+        (false, 40, 50, [32, 16], 32),
+        (true, 72, 72, [32, 16], 32),
+        (false, 72, 50, [64, 32], 64),
+        (true, 136, 136, [128, 32], 64),
+    ] {
         let q = numbers(heads * queries * width, 1);
         let (k, v) = (numbers(heads * keys * width, 2), numbers(heads * keys * width, 3));
         let scale = 1.0 / (width as f32).sqrt();
@@ -227,7 +233,7 @@ fn attention_of_several_heads() {
         both(|device| {
             let [q, k, v] = [&q, &k, &v].map(|data| device.upload(&narrow(data)).unwrap());
             let out = device.alloc::<bf16>(heads * queries * width).unwrap();
-            let kernel = tutorial::attention::stage(causal, [32, 16], 32).unwrap();
+            let kernel = tutorial::attention::stage(causal, tile, u32::try_from(width).unwrap()).unwrap();
             let (q, out_view) = (q.view([heads, queries, width]), out.view([heads, queries, width]));
             let (k, v) = (k.view([heads, keys, width]), v.view([heads, keys, width]));
             run(device, &kernel, &[&q, &k, &v, &out_view, &scale]);
@@ -281,11 +287,13 @@ fn the_chapter_knows_the_compiler() {
     assert!(hopper.contains("cp.async.bulk.tensor") && hopper.contains("wgmma.mma_async"));
     let ampere = explain(&["tutorial/matmul", "--arch", "sm_80", "--stage", "ptx"]);
     assert!(ampere.contains("mma.sync") && !ampere.contains("wgmma"));
+    assert!(ampere.contains("cp.async.cg.shared.global") && !ampere.contains("ld.global"));
     let any = explain(&["tutorial/vector_add", "--any-tensor", "--stage", "ptx"]);
     let dense = explain(&["tutorial/vector_add", "--stage", "ptx"]);
     assert!(dense.contains("ld.global.v4") && !any.contains("ld.global.v4"));
     let attention = explain(&["tutorial/attention", "--arch", "sm_90a", "--stage", "ptx"]);
-    assert!(attention.contains("mma.sync"));
+    assert!(attention.contains("wgmma.mma_async") && attention.contains("cp.async.bulk.tensor.3d"));
+    assert!(!attention.contains("mma.sync."));
 
     let launch = |columns: u32, arch: Arch| {
         let kernel = tutorial::softmax::stage(columns).unwrap();

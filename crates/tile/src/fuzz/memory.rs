@@ -73,6 +73,22 @@ impl Gen {
         Tensor { pointer, element, extents: vec![rows, columns], facts, small: true }
     }
 
+    /// A matrix for each program, from a pointer of its own.
+    pub(super) fn own_matrix(&mut self, [rows, columns]: [u32; 2], element: Element) -> Tensor {
+        let all = self.matrix([rows * self.programs(), columns], element);
+        let stride = rows * columns.next_multiple_of(16);
+        let stride = self.constant(Element::I64, u64::from(stride));
+        let bytes = self.constant(Element::I64, u64::from(element.bytes()));
+        let own = self.emit(Opcode::Bitcast, &[self.program], &[], Some(Type::I32));
+        let own = self.emit(Opcode::Cvt, &[own], &[], Some(Type::I64));
+        let own = self.emit(Opcode::Mul, &[own, stride], &[], None);
+        let own = self.emit(Opcode::Mul, &[own, bytes], &[], None);
+        let pointer = self.emit(Opcode::PtrAdd, &[all.pointer, own], &[], None);
+        let mut facts = all.facts.clone();
+        facts[0] = self.constant(Element::U32, u64::from(rows));
+        Tensor { pointer, facts, extents: vec![rows, columns], ..all }
+    }
+
     /// A box of a matrix; zeros where it ends.
     pub(super) fn load_box(&mut self, from: &Tensor, starts: [Value; 2], shape: Shape) -> Value {
         let mut operands = vec![from.pointer];

@@ -250,7 +250,13 @@ impl Gen {
             14 => self.gather(),
             15 if !self.repeated => self.scatter(),
             16 => self.atomic(),
-            17 if self.limit >= 1024 && self.random.once_in(2) => self.dot_loop(),
+            17 if self.limit >= 1024 && self.random.once_in(2) => {
+                if self.random.once_in(3) {
+                    self.dot_chain()
+                } else {
+                    self.dot_loop()
+                }
+            }
             17 => self.dot(),
             18 => self.scalar(),
             19 => self.approximate(),
@@ -775,6 +781,61 @@ impl Gen {
             sums
         };
         let sum = self.emit(Opcode::Dot, &[left, right, sums], &[], Some(ty));
+        self.b.push(Opcode::Yield, [sum], [], [], Loc::NONE);
+        self.b.close();
+        let results = self.results(op);
+        self.tiles.extend(results);
+    }
+
+    /// A product of a product, summed up by a loop, as in attention: the first left factor is the same in every round, the second one is
+    /// computed. Each program has its own right factors, some rows of a matrix, from a pointer of its own.
+    fn dot_chain(&mut self) {
+        const EXTENTS: [(u32, u32, u32, u32); 6] = [
+            (64, 16, 16, 16),
+            (64, 64, 32, 24),
+            (128, 32, 64, 64),
+            (64, 32, 48, 8),
+            (32, 16, 16, 16),
+            (128, 128, 32, 16),
+        ];
+        let element = self.random.pick(&[Element::F16, Element::BF16]);
+        let (m, k, n, width) = self.random.pick(&EXTENTS);
+        let pieces = 1 + self.random.below(4);
+        let keys = n * pieces - self.random.below(9);
+        let query = self.load_small(shape(&[m, k]), element).value;
+        let [first, second] = [k, width].map(|columns| self.own_matrix([keys, columns], element));
+        let sums = |n: u32| Type::Tile(Element::F32, shape(&[m, n]));
+        let nothing = self.constant(Element::F32, 0);
+        let none = self.emit(Opcode::Splat, &[nothing], &[], Some(sums(width)));
+        let [zero, one, deep] = [0, 1, n].map(|n| self.constant(Element::U32, u64::from(n)));
+        let start = self.constant(Element::I32, 0);
+        let rounds = self.random.below(pieces + 2);
+        let rounds = self.constant(Element::U32, u64::from(rounds));
+        let op = self.b.push(Opcode::For, [zero, rounds, one, none], [], [sums(width)], Loc::NONE);
+        let region = self.b.open(op);
+        let round = self.b.func.add_arg(region, Type::U32);
+        let sum = self.b.func.add_arg(region, sums(width));
+        let at = self.emit(Opcode::Mul, &[round, deep], &[], None);
+        let at = self.emit(Opcode::Bitcast, &[at], &[], Some(Type::I32));
+        let Some(swap) = Axes::new(&[1, 0]) else { return };
+        let right = self.load_box(&first, [at, start], shape(&[n, k]));
+        let right =
+            self.emit(Opcode::Transpose, &[right], &[swap.into()], Some(Type::Tile(element, shape(&[k, n]))));
+        let scores = self.emit(Opcode::Splat, &[nothing], &[], Some(sums(n)));
+        let scores = self.emit(Opcode::Dot, &[query, right, scores], &[], Some(sums(n)));
+        let scores = Tile {
+            value: scores,
+            element: Element::F32,
+            shape: shape(&[m, n]),
+            rule: Rule::Exact,
+            small: false,
+        };
+        let weights = self.map(&[scores], &[element], |body, args| {
+            let low = clamped(body, args[0], -2.0, 2.0);
+            vec![body.b.value(Opcode::Cvt, [low], [], Some(Type::Scalar(element)), Loc::NONE)]
+        });
+        let values = self.load_box(&second, [at, start], shape(&[n, width]));
+        let sum = self.emit(Opcode::Dot, &[weights[0].value, values, sum], &[], Some(sums(width)));
         self.b.push(Opcode::Yield, [sum], [], [], Loc::NONE);
         self.b.close();
         let results = self.results(op);

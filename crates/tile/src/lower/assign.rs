@@ -18,7 +18,7 @@ use tilewright_passes::Alignment;
 
 use super::dot;
 use super::layout::{Layout, Team};
-use super::pipeline::Pipeline;
+use super::pipeline::{Left, Pipeline};
 
 /// How a box of memory is best read or written: axes from the fastest to the slowest, and elements of one access.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Plan {
     pub(crate) fn of(func: &Func, arch: Arch, align: &Alignment, pipeline: Option<&Pipeline>) -> Plan {
         let classes = Classes::of(func);
         let team = match pipeline {
-            Some(pipeline) => Team { warps: 4 * pipeline.groups_of_math, blocks: 1 },
+            Some(pipeline) => Team { warps: pipeline.warps, blocks: 1 },
             None => choose_team(func, arch, align),
         };
         let mut plan = Plan { team, layouts: vec![None; func.value_count()], classes };
@@ -102,11 +102,24 @@ impl Plan {
                 continue;
             }
             let layout = match pipeline.filter(|pipeline| pipeline.products.contains_key(&op)) {
-                Some(pipeline) => dot::warpgroup_sums(func, data, pipeline.groups_of_math),
+                Some(pipeline) => {
+                    func.ty(data.results[0]).shape().and_then(|s| dot::warpgroup_rows(s, pipeline.warps / 4))
+                }
                 None => dot::accumulator(func, data, arch, self.team),
             };
             if let Some(layout) = layout {
                 self.layouts[self.classes.find(data.results[0])] = Some(Rc::new(layout));
+            }
+        }
+        // Factors that are multiplied from registers, unless they are sums themselves.
+        for product in pipeline.iter().flat_map(|pipeline| pipeline.products.values()) {
+            if let Left::Registers(value) = product.left
+                && let Some(shape) = func.ty(value).shape()
+            {
+                let layout = &mut self.layouts[self.classes.find(value)];
+                if layout.is_none() {
+                    *layout = dot::warpgroup_rows(shape, self.team.warps / 4).map(Rc::new);
+                }
             }
         }
     }
@@ -233,6 +246,63 @@ pub(crate) fn memory_order(func: &Func, align: &Alignment, data: &OpData) -> Opt
             .unwrap_or(1)
     });
     Some(Order { axes, vector })
+}
+
+/// What would have to be known so that the box of a load or store moves in vectors of 16 bytes, for its author.
+pub(crate) fn missing(func: &Func, align: &Alignment, data: &OpData) -> Vec<String> {
+    let Some(Type::Tile(element, shape)) = accessed(data).map(|tile| func.ty(tile)) else {
+        return Vec::new();
+    };
+    let parts = Box3::of(data, shape.rank());
+    let name = |value: Value, what: String| match parameter(func, value) {
+        Some(name) => format!("`{name}`"),
+        None => what,
+    };
+    let axes = 0..shape.rank();
+    let unit = |&axis: &usize| constant(func, parts.strides[axis]) == Some(1);
+    let wide = |axis: usize| shape.extents()[axis] > 1;
+    let Some(fast) = axes.clone().rev().find(|a| unit(a) && wide(*a)).or(axes.clone().rev().find(unit))
+    else {
+        return vec!["that a stride is 1".to_owned()];
+    };
+    let vector = 16 / bytes(element).max(1);
+    let mut missing = Vec::new();
+    if align.at(data.operands[0], 0) < 16 {
+        let pointer = name(data.operands[0], "the pointer".to_owned());
+        missing.push(format!("that {pointer} is a multiple of 16 bytes"));
+    }
+    let mut numbers = vec![
+        (parts.starts[fast], format!("the start along axis {fast}")),
+        (parts.extents[fast], format!("the extent along axis {fast}")),
+    ];
+    let moves = |axis: usize| wide(axis) || constant(func, parts.starts[axis]) != Some(0);
+    numbers.extend(
+        axes.filter(|&axis| axis != fast && moves(axis))
+            .map(|axis| (parts.strides[axis], format!("the stride along axis {axis}"))),
+    );
+    for (value, what) in numbers {
+        if !align.at(value, 0).is_multiple_of(u64::from(vector)) {
+            missing.push(format!("that {} is a multiple of {vector}", name(value, what)));
+        }
+    }
+    if !shape.extents()[fast].is_multiple_of(vector) {
+        missing.push(format!("a tile whose extent along axis {fast} is a multiple of {vector}"));
+    }
+    missing
+}
+
+/// The name of the parameter that a value is, as it is or with another type.
+pub(crate) fn parameter(func: &Func, value: Value) -> Option<&str> {
+    let position = func.region(func.body()).args.iter().position(|&arg| arg == value);
+    match position {
+        Some(position) => func.params.get(position).map(|param| param.name.as_str()),
+        None => {
+            let data = func.op(func.def_op(value)?);
+            matches!(data.code, Opcode::Cvt | Opcode::Bitcast)
+                .then(|| parameter(func, data.operands[0]))
+                .flatten()
+        }
+    }
 }
 
 /// How many threads a program gets: what the kernel says, or as many as have 64 bytes each of its largest tile.

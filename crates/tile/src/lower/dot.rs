@@ -1,11 +1,12 @@
 //! `dot`: matrix products.
 //!
-//! Factors that a [`pipeline`](super::pipeline) loads ahead are multiplied where they lie, by the tensor cores of warpgroups (`wgmma`), and the
-//! sums stay in the accumulator for as long as a loop does nothing else with them. Where the tensor core of a warp (`mma.sync`) knows the types and the shape divides, warps share the sums as a grid: both factors go to
-//! shared memory, every warp loads the fragments of its rows and columns (`ldmatrix`) and multiplies. Everything else (exact f32, f64, odd
+//! Factors that the [`engine`](super::engine) loads ahead are multiplied where they lie, by the tensor cores of warpgroups (`wgmma`), and the
+//! sums stay in the accumulator for as long as a loop does nothing else with them. Where the tensor core of a warp (`mma.sync`) knows the types
+//! and the shape divides, warps share the sums as a grid: both factors go to shared memory, unless threads have [copied](super::copies) them
+//! there ahead, every warp loads the fragments of its rows and columns (`ldmatrix`) and multiplies. Everything else (exact f32, f64, odd
 //! shapes) is done by each thread for its own sums, element by element.
 //!
-//! In shared memory lines are an odd number of 16-byte units apart, so that the eight rows of a matrix lie in different banks.
+//! In shared memory the eight rows of a matrix lie in different banks ([`Lines`]).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,7 +18,7 @@ use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
 use super::layout::{Digit, Holder, Layout, Team};
-use super::pipeline::Product;
+use super::pipeline::{Form, Product, Staged};
 use super::{Held, Lowering, Result, Tile, Turn};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
@@ -33,7 +34,7 @@ pub(super) fn warps(func: &Func) -> u32 {
 }
 
 /// The instruction for a product, if warps have one.
-fn atom(func: &Func, data: &OpData, arch: Arch) -> Option<&'static Atom> {
+pub(super) fn atom(func: &Func, data: &OpData, arch: Arch) -> Option<&'static Atom> {
     let element = |i: usize| func.ty(data.operands[i]).element();
     let tf32 = data.flags().has(Flags::TF32);
     let factor = |e: Element| match e {
@@ -84,9 +85,8 @@ pub(super) fn accumulator(func: &Func, data: &OpData, arch: Arch, team: Team) ->
     Some(Layout::of(shape, keep(registers), [lanes, keep(warps), keep(vec![copies(team.blocks)])]))
 }
 
-/// The layout of the sums of warpgroups, each of which has as many rows.
-pub(super) fn warpgroup_sums(func: &Func, data: &OpData, groups: u32) -> Option<Layout> {
-    let shape = func.ty(data.results[0]).shape()?;
+/// The layout of the sums of warpgroups, each of which has as many rows; and of left factors of 16 bits in registers.
+pub(super) fn warpgroup_rows(shape: Shape, groups: u32) -> Option<Layout> {
     let [m, n] = shape.extents() else { return None };
     let digit = |axis: usize, extent: u32, stride: u32| Digit { axis: Some(axis), extent, stride };
     let keep = |digits: Vec<Digit>| digits.into_iter().filter(|d| d.extent > 1).collect::<Vec<_>>();
@@ -96,18 +96,61 @@ pub(super) fn warpgroup_sums(func: &Func, data: &OpData, groups: u32) -> Option<
     Some(Layout::of(shape, keep(registers), [lanes, keep(warps), Vec::new()]))
 }
 
-/// A factor in shared memory: lines of neighbours along k (or along the other axis), `pitch` bytes apart.
-struct Stored {
-    piece: Range<u32>,
-    base: Value,
+/// Lines of 16-byte units in shared memory, such that the same unit of eight neighbouring lines lies in different banks.
+///
+/// Lines whose units are a power of two, up to eight, or a multiple of eight, are swizzled: units trade places by the number of their
+/// line. Others are padded to an odd number of units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lines {
     pitch: u32,
+    /// Which bits of a unit's number the line changes.
+    mask: u32,
+    /// How many lines, as a power of two, are alike.
+    alike: u32,
+}
+
+impl Lines {
+    /// Lines of so many bytes, without gaps if that can be.
+    pub(super) fn swizzled(bytes: u32) -> Lines {
+        let (mask, alike) = match bytes.div_ceil(UNIT) {
+            2 => (1, 2),
+            4 => (3, 1),
+            units if units % 8 == 0 => (7, 0),
+            _ => return Lines::padded(bytes),
+        };
+        Lines { pitch: bytes, mask, alike }
+    }
+
+    /// Lines of so many bytes, an odd number of units apart.
+    fn padded(bytes: u32) -> Lines {
+        Lines { pitch: (bytes.div_ceil(UNIT) | 1) * UNIT, mask: 0, alike: 0 }
+    }
+
+    /// Bytes from line to line.
+    pub(super) fn pitch(self) -> u32 {
+        self.pitch
+    }
+}
+
+/// Bytes of what tensor cores read of a line at once.
+const UNIT: u32 = 16;
+
+/// A factor in shared memory: lines of neighbours along k, or along the other axis.
+struct Stored {
+    /// Its place among exchanges, unless it was loaded ahead.
+    piece: Option<Range<u32>>,
+    base: Value,
+    lines: Lines,
     along_k: bool,
+    /// What is there, and what the tensor core takes it for.
+    held: Element,
     element: Element,
 }
 
 impl Lowering<'_> {
     pub(super) fn dot(&mut self, op: Op, data: &OpData) {
-        if let Some(product) = self.pipeline.products.get(&op).copied() {
+        let product = self.pipeline.as_ref().and_then(|pipeline| pipeline.products.get(&op));
+        if let Some(product) = product.copied() {
             return self.dot_of_warpgroups(op, data, product);
         }
         match atom(self.source, data, self.arch) {
@@ -116,12 +159,16 @@ impl Lowering<'_> {
         }
     }
 
+    /// How a load runs ahead, if it does.
+    pub(super) fn staged(&self, load: Op) -> Option<&Staged> {
+        self.pipeline.as_ref().and_then(|pipeline| pipeline.loads.get(&load))
+    }
+
     /// Whether a tile is a factor that was loaded ahead, or such a factor transposed: it is never in registers.
     pub(super) fn is_staged(&self, value: Value) -> bool {
         self.source.def_op(value).is_some_and(|op| {
             let data = self.source.op(op);
-            self.pipeline.loads.contains_key(&op)
-                || data.code == Opcode::Transpose && self.is_staged(data.operands[0])
+            self.staged(op).is_some() || data.code == Opcode::Transpose && self.is_staged(data.operands[0])
         })
     }
 
@@ -215,8 +262,13 @@ impl Lowering<'_> {
             Some(places) => self.multiply_staged(product, &places, turn.again),
             None => {
                 let places = self.accumulators(op);
-                self.set_sums(op, &places, data.operands[2]);
-                self.multiply_staged(product, &places, None);
+                let from = data.operands[2];
+                let zero = matches!(self.held[from.index()], Some(Held::Splat(value)) if self.is_zero(value));
+                if !zero {
+                    self.set_sums(op, &places, from);
+                }
+                let no = self.constant(Type::BOOL, 0);
+                self.multiply_staged(product, &places, zero.then_some(no));
                 self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
                 self.take_sums(op, &places, data.results[0]);
             }
@@ -234,8 +286,8 @@ impl Lowering<'_> {
             }
             None => {
                 self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
-                if let Some([slot, _]) = self.ring_values() {
-                    self.release(slot, None);
+                if let Some(ring) = self.ring {
+                    self.release(ring.slot, None);
                 }
             }
         }
@@ -252,9 +304,15 @@ impl Lowering<'_> {
             let longest = this.shape(value).extents().iter().copied().max().unwrap_or(1);
             this.shape(value).elements() * bytes(this.element(value)) + 32 * longest
         };
-        self.scratch.make_room(room(self, a) + room(self, b));
+        let stored: Vec<Value> = [a, b].into_iter().filter(|&factor| !self.is_staged(factor)).collect();
+        let rooms = stored.iter().map(|&factor| room(self, factor)).sum();
+        self.scratch.make_room(rooms);
         let (left, right) = (self.stored(a, 1, atom.a), self.stored(b, 0, atom.b));
-        self.touch_all([&left.piece, &right.piece]);
+        // Not one by one as they are stored: the barrier before the second one would forget that the first is still to be read.
+        [&left, &right]
+            .into_iter()
+            .filter_map(|one| one.piece.as_ref())
+            .for_each(|piece| self.touch(piece, false));
         let (m, n) = (shape.extents()[0] / down, shape.extents()[1] / across);
         let depth = self.shape(a).extents()[1];
         let first = |this: &mut Self, axis: usize| this.warp_base(&layout, axis);
@@ -273,10 +331,10 @@ impl Lowering<'_> {
         for k in (0..depth).step_by(atom.shape.k as usize) {
             let of_a: Vec<Value> =
                 (0..m / 16).map(|i| self.fragment_a(&left, row, i * 16, k, atom)).collect();
-            for j in 0..n / 8 {
-                let of_b = self.fragment_b(&right, column, j * 8, k, atom);
+            let of_b = self.fragments_b(&right, column, n, k, atom);
+            for (j, &of_b) in of_b.iter().enumerate() {
                 for (i, &of_a) in of_a.iter().enumerate() {
-                    let at = i * (n / 8) as usize + j as usize;
+                    let at = i * (n / 8) as usize + j;
                     blocks[at] = self.value(Opcode::Mma, [of_a, of_b, blocks[at]], [id.into()], sums_type);
                 }
             }
@@ -296,16 +354,13 @@ impl Lowering<'_> {
         self.base(&only, axis)
     }
 
-    /// Says that both factors are about to be read. Not one by one as they are stored: the barrier before the second one would forget that the
-    /// first is still to be read.
-    fn touch_all(&mut self, pieces: [&Range<u32>; 2]) {
-        pieces.into_iter().for_each(|piece| self.touch(piece, false));
-    }
-
     /// Leaves a factor in shared memory, neighbours along `k_axis` side by side unless its registers hold neighbours along the other axis
     /// and the tensor core can turn them.
     fn stored(&mut self, factor: Value, k_axis: usize, as_element: Element) -> Stored {
         let element = self.element(factor);
+        if let Some(stored) = self.loaded_ahead(factor, element) {
+            return stored;
+        }
         let tile = self.tile(factor);
         let tile = self.rounded(tile, element, as_element);
         let shape = tile.layout.shape;
@@ -313,8 +368,8 @@ impl Lowering<'_> {
         let along_k = run == Some(k_axis) || as_element.bits() != 16;
         let (line_axis, fast) = if along_k { (1 - k_axis, k_axis) } else { (k_axis, 1 - k_axis) };
         let size = bytes(as_element);
-        let units = (shape.extents()[fast] * size).div_ceil(16);
-        let pitch = (units | 1) * 16;
+        let lines = Lines::padded(shape.extents()[fast] * size);
+        let pitch = lines.pitch;
         let (piece, base) = self.scratch(pitch * shape.extents()[line_axis]);
         self.touch(&piece, true);
         let vector = match tile.layout.registers.first() {
@@ -347,7 +402,20 @@ impl Lowering<'_> {
                 Some(here) => self.push(Opcode::StoreIf, [address, whole, here], [], []),
             };
         }
-        Stored { piece, base, pitch, along_k, element: as_element }
+        Stored { piece: Some(piece), base, lines, along_k, held: as_element, element: as_element }
+    }
+
+    /// A factor that threads have copied to the slot of this round.
+    fn loaded_ahead(&mut self, factor: Value, held: Element) -> Option<Stored> {
+        let op = self.source.def_op(factor)?;
+        let data = self.source.op(op);
+        if data.code == Opcode::Transpose {
+            return self.loaded_ahead(data.operands[0], held);
+        }
+        let (staged, ring) = (self.staged(op)?.clone(), self.ring?);
+        let Form::Lines { lines, along_k } = staged.form else { return None };
+        let base = self.slot_at(&ring, ring.slot, staged.offset);
+        Some(Stored { piece: None, base, lines, along_k, held, element: staged.element })
     }
 
     /// f32 factors as tf32.
@@ -360,85 +428,132 @@ impl Lowering<'_> {
         Tile { layout: tile.layout, registers }
     }
 
-    /// The address of a lane's line: lane `l` gives row `l % 16` of the block at `(line, at)`, its second half 16 bytes further.
-    fn lane_address(
+    /// The address of a unit of a line, each of which is something known early and a constant beyond. Constants of lines are multiples of
+    /// eight, wherever lines are many.
+    pub(super) fn unit_address(
         &mut self,
-        stored: &Stored,
-        first_line: Value,
-        line: u32,
-        byte: u32,
-        lanes: u32,
+        base: Value,
+        lines: Lines,
+        (mut line, mut down): (Value, u32),
+        (mut unit, mut along): (Value, u32),
     ) -> Value {
-        let lane = self.number(Holder::Lane);
-        let (lanes_value, pitch, unit) = (self.u32(lanes), self.u32(stored.pitch), self.u32(16));
-        let own = self.early(Opcode::Rem, [lane, lanes_value], [], Type::U32);
-        let further = self.early(Opcode::Div, [lane, lanes_value], [], Type::U32);
-        let row = self.early(Opcode::Add, [first_line, own], [], Type::U32);
-        let down = self.early(Opcode::Mul, [row, pitch], [], Type::U32);
-        let along = self.early(Opcode::Mul, [further, unit], [], Type::U32);
-        let offset = self.early(Opcode::Add, [down, along], [], Type::U32);
-        let place = self.value(Opcode::PtrAdd, [stored.base, offset], [], SHARED);
-        self.further(place, line * stored.pitch + byte)
+        if lines.mask != 0 {
+            if !down.is_multiple_of(8) {
+                let further = self.u32(std::mem::take(&mut down));
+                line = self.early(Opcode::Add, [line, further], [], Type::U32);
+            }
+            if along != 0 {
+                let further = self.u32(std::mem::take(&mut along));
+                unit = self.early(Opcode::Add, [unit, further], [], Type::U32);
+            }
+            let (alike, mask) = (self.u32(lines.alike), self.u32(lines.mask));
+            let pattern = self.early(Opcode::Shr, [line, alike], [], Type::U32);
+            let pattern = self.early(Opcode::And, [pattern, mask], [], Type::U32);
+            unit = self.early(Opcode::Xor, [unit, pattern], [], Type::U32);
+        }
+        let (pitch, size) = (self.u32(lines.pitch), self.u32(UNIT));
+        let lines_down = self.early(Opcode::Mul, [line, pitch], [], Type::U32);
+        let units_along = self.early(Opcode::Mul, [unit, size], [], Type::U32);
+        let offset = self.early(Opcode::Add, [lines_down, units_along], [], Type::U32);
+        let place = self.value(Opcode::PtrAdd, [base, offset], [], SHARED);
+        self.further(place, down * lines.pitch + along * UNIT)
     }
 
-    fn fragment_a(&mut self, left: &Stored, row: Value, i: u32, k: u32, atom: &Atom) -> Value {
-        let values = u16::try_from(16 * atom.shape.k / 32).unwrap_or(0);
-        let ty = Type::Vector(atom.a, values);
-        let count = atom.shape.k * left.element.bits() / 128;
-        let size = bytes(left.element);
-        if left.along_k {
-            // Matrices of 8 rows and 16 bytes: rows 0 to 7, 8 to 15, then the same 16 bytes further.
-            let address = self.lane_address(left, row, i, k * size, 16);
-            return self.value(Opcode::LdMatrix, [address], [Count(2 * count).into()], ty);
-        }
-        // Lines run along rows: lane l gives line l % 8 of k, and the matrices come as (k, rows), (k, rows + 8), (k + 8, rows), ….
-        let lane = self.number(Holder::Lane);
-        let (eight, two) = (self.u32(8), self.u32(2));
-        let line = self.early(Opcode::Rem, [lane, eight], [], Type::U32);
-        let matrix = self.early(Opcode::Div, [lane, eight], [], Type::U32);
-        let (half, deeper) = (
-            self.early(Opcode::Rem, [matrix, two], [], Type::U32),
-            self.early(Opcode::Div, [matrix, two], [], Type::U32),
+    /// A bit of the lane's number.
+    fn lane_bit(&mut self, bit: u32) -> Value {
+        let (lane, shift, one) = (self.number(Holder::Lane), self.u32(bit), self.u32(1));
+        let shifted = self.early(Opcode::Shr, [lane, shift], [], Type::U32);
+        self.early(Opcode::And, [shifted, one], [], Type::U32)
+    }
+
+    /// Loads matrices of eight lines of 16 bytes: the lanes 8 * i to 8 * i + 7 give the lines of matrix i. `line` and `unit` are where the
+    /// block starts, and `steps` which bit of the lane's number goes to the next eight lines, and which to the next unit.
+    fn matrices(
+        &mut self,
+        stored: &Stored,
+        (line, down): (Value, u32),
+        (unit, along): (Value, u32),
+        steps: (u32, u32),
+        count: u32,
+    ) -> Value {
+        let (lane, seven, eight) = (self.number(Holder::Lane), self.u32(7), self.u32(8));
+        let own = self.early(Opcode::And, [lane, seven], [], Type::U32);
+        let (block, next) = (self.lane_bit(steps.0), self.lane_bit(steps.1));
+        let further = self.early(Opcode::Mul, [block, eight], [], Type::U32);
+        let line = self.early(Opcode::Add, [line, own], [], Type::U32);
+        let line = self.early(Opcode::Add, [line, further], [], Type::U32);
+        let unit = self.early(Opcode::Add, [unit, next], [], Type::U32);
+        let address = self.unit_address(stored.base, stored.lines, (line, down), (unit, along));
+        let values = u16::try_from(32 * count / stored.held.bits()).unwrap_or(0);
+        let flags = Flags::TRANS.when(!stored.along_k);
+        let loaded = self.value(
+            Opcode::LdMatrix,
+            [address],
+            [Count(count).into(), flags.into()],
+            Type::Vector(stored.held, values),
         );
-        let address = self.turned_address(left, row, (line, deeper, half), (k, i));
-        self.value(Opcode::LdMatrix, [address], [Count(2 * count).into(), Flags::TRANS.into()], ty)
-    }
-
-    /// The address of line `k + line + 8 * deeper`, element `first + at + 8 * half`.
-    fn turned_address(
-        &mut self,
-        stored: &Stored,
-        first: Value,
-        (line, deeper, half): (Value, Value, Value),
-        (k, at): (u32, u32),
-    ) -> Value {
-        let (eight, pitch, size) = (self.u32(8), self.u32(stored.pitch), self.u32(bytes(stored.element)));
-        let deeper = self.early(Opcode::Mul, [deeper, eight], [], Type::U32);
-        let line = self.early(Opcode::Add, [line, deeper], [], Type::U32);
-        let half = self.early(Opcode::Mul, [half, eight], [], Type::U32);
-        let element = self.early(Opcode::Add, [first, half], [], Type::U32);
-        let down = self.early(Opcode::Mul, [line, pitch], [], Type::U32);
-        let along = self.early(Opcode::Mul, [element, size], [], Type::U32);
-        let offset = self.early(Opcode::Add, [down, along], [], Type::U32);
-        let place = self.value(Opcode::PtrAdd, [stored.base, offset], [], SHARED);
-        self.further(place, k * stored.pitch + at * bytes(stored.element))
-    }
-
-    fn fragment_b(&mut self, right: &Stored, column: Value, j: u32, k: u32, atom: &Atom) -> Value {
-        let values = u16::try_from(8 * atom.shape.k / 32).unwrap_or(0);
-        let ty = Type::Vector(atom.b, values);
-        let count = atom.shape.k * right.element.bits() / 128;
-        if right.along_k {
-            let address = self.lane_address(right, column, j, k * bytes(right.element), 8);
-            return self.value(Opcode::LdMatrix, [address], [Count(count).into()], ty);
+        if stored.held == stored.element {
+            return loaded;
         }
-        let lane = self.number(Holder::Lane);
-        let eight = self.u32(8);
-        let line = self.early(Opcode::Rem, [lane, eight], [], Type::U32);
-        let deeper = self.early(Opcode::Div, [lane, eight], [], Type::U32);
+        // What was copied as it lies in memory is rounded here.
+        let parts: Vec<Value> = (0..u32::from(values))
+            .map(|i| {
+                let part =
+                    self.value(Opcode::Extract, [loaded], [Index(i).into()], Type::Scalar(stored.held));
+                self.value(Opcode::Cvt, [part], [], Type::Scalar(stored.element))
+            })
+            .collect();
+        self.value(Opcode::Pack, parts, [], Type::Vector(stored.element, values))
+    }
+
+    /// Rows `row + i` to 15 further, `k` and what an instruction takes from there. Matrices are in the order of the fragment: eight rows
+    /// further first, then 16 bytes along k.
+    fn fragment_a(&mut self, left: &Stored, row: Value, i: u32, k: u32, atom: &Atom) -> Value {
+        let count = 2 * atom.shape.k * left.element.bits() / 128;
+        let size = bytes(left.element);
         let zero = self.u32(0);
-        let address = self.turned_address(right, column, (line, deeper, zero), (k, j));
-        self.value(Opcode::LdMatrix, [address], [Count(count).into(), Flags::TRANS.into()], ty)
+        if left.along_k {
+            return self.matrices(left, (row, i), (zero, k * size / UNIT), (3, 4), count);
+        }
+        let unit = self.in_units(row, size);
+        self.matrices(left, (zero, k), (unit, i * size / UNIT), (4, 3), count)
+    }
+
+    /// All columns of a warp, `k` and what an instruction takes from there, in pieces of eight columns; two pieces at a time where that
+    /// makes four matrices. Matrices are 16 bytes along k apart, then eight columns.
+    fn fragments_b(&mut self, right: &Stored, column: Value, n: u32, k: u32, atom: &Atom) -> Vec<Value> {
+        let count = atom.shape.k * right.element.bits() / 128;
+        let size = bytes(right.element);
+        let ty = Type::Vector(right.element, u16::try_from(8 * atom.shape.k / 32).unwrap_or(0));
+        let zero = self.u32(0);
+        let mut fragments = Vec::new();
+        let mut j = 0;
+        while j < n {
+            let pair = count == 2 && j + 16 <= n;
+            let matrices = if pair { 2 * count } else { count };
+            let loaded = if right.along_k {
+                self.matrices(right, (column, j), (zero, k * size / UNIT), (4, 3), matrices)
+            } else {
+                let unit = self.in_units(column, size);
+                self.matrices(right, (zero, k), (unit, j * size / UNIT), (3, 4), matrices)
+            };
+            if pair {
+                for half in 0..2 {
+                    let from = Index(half * u32::from(ty.lanes()));
+                    fragments.push(self.value(Opcode::Slice, [loaded], [from.into()], ty));
+                }
+            } else {
+                fragments.push(loaded);
+            }
+            j += if pair { 16 } else { 8 };
+        }
+        fragments
+    }
+
+    /// Elements as units of 16 bytes.
+    fn in_units(&mut self, elements: Value, size: u32) -> Value {
+        let shift = self.u32((UNIT / size).trailing_zeros());
+        self.early(Opcode::Shr, [elements, shift], [], Type::U32)
     }
 
     /// Every thread multiplies for its own sums.
@@ -460,7 +575,7 @@ impl Lowering<'_> {
         if self.team().blocks > 1 {
             self.cluster_barrier();
         }
-        self.touch_all([&piece_a, &piece_b]);
+        [piece_a, piece_b].iter().for_each(|piece| self.touch(piece, false));
         let (depth, sum) = (self.shape(a).extents()[1], self.element(c));
         let [pitch_a, pitch_b] = [self.shape(a).extents()[1], self.shape(b).extents()[1]];
         let [size_a, size_b] = [bytes(self.element(a)), bytes(self.element(b))];

@@ -169,6 +169,11 @@ impl Lowering<'_> {
         self.scratch.pending.push((piece.clone(), write));
     }
 
+    /// Says that a piece is in use until the next barrier, and that there was one since its last use.
+    pub(super) fn use_of(&mut self, piece: &Range<u32>) {
+        self.scratch.pending.push((piece.clone(), true));
+    }
+
     pub(super) fn block_barrier(&mut self) {
         if self.specialises {
             // The warp that loads takes no part.
@@ -251,10 +256,20 @@ impl Lowering<'_> {
             let registers = registers.into_iter().map(|register| tile.registers[register]).collect();
             return Tile { layout: to.clone(), registers };
         }
-        self.remark(
-            RemarkKind::Applied,
-            format!("a tile of {} changes hands from{} to{}", to.shape, tile.layout, to),
-        );
+        if self.rounds > 0 {
+            self.remark(
+                RemarkKind::Missed,
+                format!(
+                    "a tile of {} goes through shared memory in every round of the loop, from{} to{}; make it before the loop if it stays the same",
+                    to.shape, tile.layout, to
+                ),
+            );
+        } else {
+            self.remark(
+                RemarkKind::Applied,
+                format!("a tile of {} changes hands from{} to{}", to.shape, tile.layout, to),
+            );
+        }
         self.through_memory(&tile, to, element)
     }
 

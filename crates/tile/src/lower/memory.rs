@@ -10,17 +10,17 @@ use tilewright_hardware::Arch;
 use tilewright_ir::{AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type, Value};
 use tilewright_passes::RemarkKind;
 
-use super::assign::{Box3, Order, constant, memory_order};
+use super::assign::{Box3, Order, constant, memory_order, missing};
 use super::exchange::Touched;
 use super::layout::{Holder, Layout};
 use super::{Held, LowerError, Lowering, Result, Tile};
 
 /// Registers that lie side by side in memory and move in one access.
-struct Run {
+pub(super) struct Run {
     /// The first and those after it.
-    registers: Vec<usize>,
-    address: Value,
-    inside: Option<Value>,
+    pub(super) registers: Vec<usize>,
+    pub(super) address: Value,
+    pub(super) inside: Option<Value>,
 }
 
 impl Lowering<'_> {
@@ -179,7 +179,13 @@ impl Lowering<'_> {
     }
 
     /// The accesses that a box takes.
-    fn runs(&mut self, data: &OpData, layout: &Layout, order: &Order, element: Element) -> Vec<Run> {
+    pub(super) fn runs(
+        &mut self,
+        data: &OpData,
+        layout: &Layout,
+        order: &Order,
+        element: Element,
+    ) -> Vec<Run> {
         let rank = layout.shape.rank();
         let parts = Box3::of(data, rank);
         let bytes = i64::from(super::assign::bytes(element));
@@ -196,10 +202,12 @@ impl Lowering<'_> {
                 format!("accesses of {vector} elements where memory would allow {}", order.vector),
             );
         } else if vector * u32::try_from(bytes).unwrap_or(1) < 16 && layout.shape.extents()[fast] >= 32 {
-            self.remark(RemarkKind::Missed, format!(
-                "accesses of {} bytes: promise that the pointer is aligned to 16 bytes, and that starts, extents and strides are multiples of {}",
-                i64::from(vector) * bytes, 16 / bytes
-            ));
+            let missing = missing(self.source, &self.align, data).join(", ");
+            let bytes = i64::from(vector) * bytes;
+            self.remark(
+                RemarkKind::Missed,
+                format!("accesses of {bytes} bytes; accesses of 16 need to know {missing}"),
+            );
         }
 
         // The thread's own place, and how far along each axis it may go.

@@ -3,7 +3,9 @@
 //! [`lower`] decides how many threads a program has and which of them holds which element of which tile ([`assign`]), and then goes through
 //! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
 //! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
-//! shapes, [`dot`] for matrix products, whose factors a [`pipeline`] loads ahead and whose sums may be [`outgoing`] by themselves; [`exchange`] moves elements between threads through shared memory and knows where barriers must be.
+//! shapes, [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves; a [`pipeline`] finds the factors that can be loaded ahead, by the copy [`engine`] or by [`copies`] of all
+//! threads; [`exchange`] moves elements between threads through shared memory and knows where barriers must be; [`sink`] puts what threads know
+//! of themselves to where it is needed.
 //!
 //! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
 //! `tile_reduce` and `dot` combine. A program is one block, or with `cluster` a cluster of them along x: the grid is then that many times as
@@ -13,7 +15,9 @@
 
 mod assign;
 mod combine;
+mod copies;
 mod dot;
+mod engine;
 mod exchange;
 mod layout;
 mod map;
@@ -23,21 +27,23 @@ mod pipeline;
 mod positions;
 mod rearrange;
 mod scan;
+mod sink;
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use tilewright_hardware::Arch;
 use tilewright_ir::{
-    AccessKind, Attr, Builder, Cmp, Constant, Count, Def, Element, Func, Group, Loc, Op, OpData, Opcode,
-    Region, Special, Type, Value, canonical,
+    AccessKind, Align, Attr, Builder, Bytes, Cmp, Constant, Count, Element, Func, Group, Loc, Op, OpData,
+    Opcode, Region, Special, Type, Value, canonical,
 };
 use tilewright_passes::{Alignment, Context, Remark, RemarkKind};
 
 use assign::Plan;
+use engine::Ring;
 use exchange::{Scratch, State, Touched};
 use layout::{Layout, Team};
-use pipeline::{Pipeline, Ring};
+use pipeline::{Mechanism, Pipeline, root};
 use positions::Positions;
 
 pub use pipeline::{MapParameter, Number};
@@ -104,28 +110,64 @@ pub enum LowerError {
 /// # Errors
 /// What has no code, with its place in the source.
 pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
-    let (mut lowered, scratch) = lower_with(func, arch, 0)?;
-    // What exchanges need is known afterwards; what runs ahead gets the rest.
-    if scratch > 0 && !lowered.maps.is_empty() {
-        (lowered, _) = lower_with(func, arch, scratch)?;
+    let align = Alignment::of(func);
+    let mut context = Context::default();
+    for &mechanism in Mechanism::of(arch) {
+        // What exchanges need is known afterwards; what runs ahead gets the rest.
+        let mut scratch = 0;
+        for attempt in 0..2 {
+            let pipeline = Pipeline::of(func, arch, &align, (mechanism, scratch));
+            if attempt == 0 || pipeline.is_empty() {
+                for (loc, why) in &pipeline.refused {
+                    context.remark("tile", func, *loc, RemarkKind::Missed, why.clone());
+                }
+            }
+            if pipeline.is_empty() {
+                break;
+            }
+            let mut context = context.clone();
+            for (loc, what) in pipeline.describe(func) {
+                context.remark("tile", func, loc, RemarkKind::Applied, what);
+            }
+            let (lowered, used) = lower_with(func, arch, align.clone(), Some(pipeline), context)?;
+            let fits = shared_bytes(&lowered.func) <= arch.limits().shared_per_block;
+            if fits && (attempt == 1 || used == 0) {
+                return Ok(lowered);
+            }
+            scratch = used;
+        }
     }
-    Ok(lowered)
+    lower_with(func, arch, align, None, context).map(|(lowered, _)| lowered)
 }
 
-/// With so much shared memory for exchanges beside loads that run ahead; and how much they took.
-fn lower_with(func: &Func, arch: Arch, scratch: u32) -> Result<(Lowered, u32), LowerError> {
-    let align = Alignment::of(func);
-    let pipeline = Pipeline::of(func, arch, &align, scratch);
+/// Shared memory of a function, with what alignment may cost.
+fn shared_bytes(func: &Func) -> u32 {
+    let ops = func.walk().into_iter().map(|op| func.op(op)).filter(|data| data.code == Opcode::Shared);
+    ops.map(|data| {
+        let (Bytes(bytes), Align(align)) = (data.get().unwrap_or(Bytes(0)), data.get().unwrap_or(Align(1)));
+        bytes.next_multiple_of(align.max(16))
+    })
+    .sum()
+}
+
+/// With loads that run ahead, or without; and how much shared memory exchanges took.
+fn lower_with(
+    func: &Func,
+    arch: Arch,
+    align: Alignment,
+    pipeline: Option<Pipeline>,
+    context: Context,
+) -> Result<(Lowered, u32), LowerError> {
     let plan = Plan::of(func, arch, &align, pipeline.as_ref());
+    let specialises = pipeline.as_ref().is_some_and(|pipeline| pipeline.mechanism == Mechanism::Engine);
     let mut target = Func::new(func.name.clone());
     target.launch = func.launch;
-    let loaders = u32::from(pipeline.is_some());
-    target.launch.threads = Some([(plan.team.warps + loaders) * 32, 1, 1]);
-    let blocks = pipeline.as_ref().map_or_else(|| plan.blocks(func), Pipeline::blocks);
+    target.launch.threads = Some([(plan.team.warps + u32::from(specialises)) * 32, 1, 1]);
+    let blocks = pipeline.as_ref().map_or_else(|| plan.blocks(func), |pipeline| pipeline.blocks);
     target.launch.min_blocks = func.launch.min_blocks.or(Some(blocks));
     target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
     target.locations = func.locations.clone();
-    let resident = pipeline.as_ref().filter(|pipeline| pipeline.takes_turns(func)).map(|_| blocks);
+    let resident = pipeline.as_ref().filter(|p| specialises && p.takes_turns(func)).map(|_| blocks);
     let mut lowering = Lowering {
         source: func,
         arch,
@@ -137,24 +179,27 @@ fn lower_with(func: &Func, arch: Arch, scratch: u32) -> Result<(Lowered, u32), L
         positions: Positions::default(),
         scratch: Scratch::default(),
         held: vec![None; func.value_count()],
-        specialises: pipeline.is_some(),
-        pipeline: pipeline.unwrap_or_default(),
+        specialises,
+        pipeline,
         map_values: Vec::new(),
         panels: None,
         programs: None,
         program: None,
+        turns: Vec::new(),
         ring: None,
         loads: false,
         turn: None,
+        rounds: 0,
+        kept: HashMap::new(),
         places: HashMap::new(),
         loc: Loc::NONE,
-        context: Context::default(),
+        context,
     };
     for (param, &value) in func.params.iter().zip(&func.region(func.body()).args) {
         let own = lowering.builder.func.add_param(param.name.clone(), func.ty(value), param.align);
         lowering.held[value.index()] = Some(Held::Scalar(own));
     }
-    for map in lowering.pipeline.maps.clone() {
+    for map in lowering.pipeline.iter().flat_map(|pipeline| pipeline.maps.clone()).collect::<Vec<_>>() {
         let value = lowering.builder.func.add_param(map.name, Type::TensorMap, 0);
         lowering.map_values.push(value);
     }
@@ -173,6 +218,36 @@ fn lower_with(func: &Func, arch: Arch, scratch: u32) -> Result<(Lowered, u32), L
 
 /// The names of the parameters that say how many programs there are.
 const PROGRAMS: [&str; 3] = ["programs_x", "programs_y", "programs_z"];
+
+/// The ops of a region in the order in which they are lowered: what is computed from positions and scalars alone comes right before its
+/// first use. Made where it is written, a mask would take registers while a product runs that it has nothing to do with.
+fn order(func: &Func, region: Region) -> Vec<Op> {
+    let ops = &func.region(region).ops;
+    let mut free: Vec<Op> = Vec::new();
+    for &op in ops {
+        let data = func.op(op);
+        let is_free = |&value: &Value| {
+            assign::is_free(func, value) || func.def_op(value).is_some_and(|made_by| free.contains(&made_by))
+        };
+        if data.code == Opcode::Map && data.operands.iter().all(is_free) {
+            free.push(op);
+        }
+    }
+    let mut ordered: Vec<Op> = Vec::with_capacity(ops.len());
+    // Backwards, so that users stand before what they use.
+    for &op in ops.iter().rev() {
+        let uses = |user: &Op| {
+            let mut inside = vec![*user];
+            func.op(*user).regions.iter().for_each(|&inner| func.walk_region(inner, &mut inside));
+            let results = &func.op(op).results;
+            inside.iter().any(|&user| func.op(user).operands.iter().any(|value| results.contains(value)))
+        };
+        let place = if free.contains(&op) { ordered.iter().rposition(uses) } else { None };
+        ordered.insert(place.map_or(ordered.len(), |user| user + 1), op);
+    }
+    ordered.reverse();
+    ordered
+}
 
 /// What stands for a value of the tile level.
 #[derive(Debug, Clone)]
@@ -210,20 +285,26 @@ struct Lowering<'a> {
     positions: Positions,
     scratch: Scratch,
     held: Vec<Option<Held>>,
-    /// Loads that a warp of its own makes ahead; the maps that it copies through.
+    /// Loads that run ahead, and whether a warp of its own makes them; the maps that it copies through.
+    pipeline: Option<Pipeline>,
     specialises: bool,
-    pipeline: Pipeline,
     map_values: Vec<Value>,
     /// Shared memory for tiles on their way out.
     panels: Option<Value>,
     /// If programs take turns: how many there are, and whose turn it is.
     programs: Option<[Value; 3]>,
     program: Option<[Value; 3]>,
+    /// The loops in which they do.
+    turns: Vec<Op>,
     ring: Option<Ring>,
     /// Whether this is the code of that warp.
     loads: bool,
     /// The iteration of a loop whose factors are loaded ahead.
     turn: Option<Turn>,
+    /// Loops around what is being lowered.
+    rounds: u32,
+    /// Left factors that stay in shared memory while a loop runs.
+    kept: HashMap<Value, Value>,
     /// The accumulators of products whose sums stay there while a loop runs.
     places: HashMap<Op, Vec<Value>>,
     loc: Loc,
@@ -245,15 +326,9 @@ struct Turn {
 impl Lowering<'_> {
     fn finish(mut self) -> Lowered {
         self.place_scratch();
-        let body = self.builder.func.body();
-        let ops = &mut self.builder.func.region_mut(body).ops;
-        ops.splice(0..0, self.prologue);
-        Lowered {
-            func: self.builder.finish(),
-            maps: self.pipeline.maps,
-            resident: None,
-            remarks: self.context.remarks,
-        }
+        sink::sink(&mut self.builder.func, self.prologue, self.turns);
+        let maps = self.pipeline.map(|pipeline| pipeline.maps).unwrap_or_default();
+        Lowered { func: self.builder.finish(), maps, resident: None, remarks: self.context.remarks }
     }
 
     fn team(&self) -> Team {
@@ -263,7 +338,7 @@ impl Lowering<'_> {
     /// Ops of a region in order; the terminator is the caller's.
     fn region(&mut self, region: Region) -> Result<()> {
         let source = self.source;
-        for &op in &source.region(region).ops {
+        for op in order(source, region) {
             let data = source.op(op);
             self.loc = data.loc;
             if !data.info().is_terminator() {
@@ -290,7 +365,7 @@ impl Lowering<'_> {
     }
 
     fn op(&mut self, op: Op, data: &OpData) -> Result<()> {
-        if self.specialises && self.pipeline.loads.contains_key(&op) {
+        if self.staged(op).is_some() {
             return Ok(());
         }
         match data.code {
@@ -607,7 +682,14 @@ impl Lowering<'_> {
     fn for_loop(&mut self, data: &OpData) -> Result<()> {
         let body = data.regions[0];
         self.await_others();
-        let ahead = self.ring.is_some() && self.runs_ahead(body);
+        let copied = self.copied(body);
+        if let Some(loads) = &copied {
+            self.start_rounds(data, loads);
+        }
+        let ahead = copied.is_some() || self.specialises && self.runs_ahead(body);
+        if ahead && !self.loads {
+            self.keep_factors(body);
+        }
         let places = if ahead && !self.loads { self.in_place(data) } else { HashMap::new() };
         let all = self.source.region(body).args[1..].to_vec();
         let kept = self.kept(&all, &places);
@@ -617,20 +699,19 @@ impl Lowering<'_> {
 
         let products = if ahead && !self.loads { self.products_of(body).len() } else { 0 };
         // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before.
-        let deferred = products > 0 && products == places.len();
+        let deferred = products > 0 && products == places.len() && self.all_from_memory(body);
         let mut operands: Vec<Value> = data.operands[..3].iter().map(|&v| self.scalar(v)).collect();
         let (low, high) = (operands[0], operands[1]);
         operands.extend(self.flatten_all(&pick(&data.operands[3..]), &carried));
         let mut types = self.flat_types(&pick(&data.results));
         let own = types.len();
-        if ahead && let Some(ring) = self.ring_values() {
-            operands.extend(ring);
-            types.extend([Type::U32; 2]);
-            operands.extend(deferred.then_some(ring[0]));
-            types.extend(deferred.then_some(Type::U32));
-        }
+        let ring = if ahead { self.ring_values() } else { Vec::new() };
+        let last_slot = ring.first().copied().filter(|_| deferred);
+        types.extend(ring.iter().chain(&last_slot).map(|_| Type::U32));
+        operands.extend(ring.iter().copied().chain(last_slot));
         let op = self.push(Opcode::For, operands, data.attrs.to_vec(), types);
         let before = self.enter_loop(data);
+        self.rounds += 1;
         let outer = self.turn;
         self.fill(op, |this, region| {
             let counter = this.source.region(body).args[0];
@@ -643,36 +724,44 @@ impl Lowering<'_> {
             this.adopt(&carried, &values);
             let mut last = None;
             if ahead {
-                let ring = [Type::U32; 2].map(|ty| this.builder.func.add_arg(region, ty));
-                this.set_ring(ring);
+                let own: Vec<Value> =
+                    ring.iter().map(|_| this.builder.func.add_arg(region, Type::U32)).collect();
+                this.set_ring(&own);
                 last = deferred.then(|| this.builder.func.add_arg(region, Type::U32));
+            }
+            if let Some(loads) = &copied {
+                this.enter_round(data, loads, number);
             }
             if products > 0 {
                 let again = this.value(Opcode::Cmp, [number, low], [Cmp::Ne.into()], Type::BOOL);
                 this.turn = Some(Turn { left: products, all: products, again: Some(again), last });
             }
-            let slot = this.ring_values().map(|ring| ring[0]);
+            let slot = this.ring.map(|ring| ring.slot);
             this.region(body)?;
             let end = this.end_of(body);
             let mut out = this.flatten_all(&pick(&end), &carried);
+            if copied.is_some() {
+                this.next_slot();
+            }
             if ahead {
-                out.extend(this.ring_values().into_iter().flatten());
+                out.extend(this.ring_values());
                 out.extend(slot.filter(|_| deferred));
             }
             Ok(out)
         })?;
         self.turn = outer;
+        self.rounds -= 1;
         self.leave_loop(before);
         let results = self.builder.func.op(op).results.to_vec();
         self.adopt(&pick(&data.results), &results[..own]);
         if ahead {
-            self.set_ring([results[own], results[own + 1]]);
+            self.set_ring(&results[own..own + ring.len()]);
         }
         if products > 0 {
             let any = self.value(Opcode::Cmp, [low, high], [Cmp::Lt.into()], Type::BOOL);
             self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
             if deferred {
-                self.release(results[own + 2], Some(any));
+                self.release(results[own + ring.len()], Some(any));
             }
             self.end_sums(data, &places, any);
         }
@@ -707,13 +796,7 @@ impl Lowering<'_> {
 
     /// The parameter that a pointer was made from, if it is known.
     fn root(&self, pointer: Value) -> Option<Value> {
-        match self.source.value(pointer).def {
-            Def::Arg(region, _) => (region == self.source.body()).then_some(pointer),
-            Def::Result(op, _) => {
-                let data = self.source.op(op);
-                (data.code == Opcode::PtrAdd).then(|| self.root(data.operands[0])).flatten()
-            }
-        }
+        root(self.source, pointer)
     }
 
     fn while_loop(&mut self, data: &OpData) -> Result<()> {
@@ -726,6 +809,7 @@ impl Lowering<'_> {
         let types = self.flat_types(&self.carried(&data.results));
         let op = self.push(Opcode::While, operands, data.attrs.to_vec(), types);
         self.enter_loop(data);
+        self.rounds += 1;
         let region = self.builder.open(op);
         self.arguments(test, region);
         self.region(test)?;
@@ -744,6 +828,7 @@ impl Lowering<'_> {
             Ok(this.flatten_all(&end, &carried))
         })?;
         self.scratch.restore(tested);
+        self.rounds -= 1;
         let results = self.builder.func.op(op).results.to_vec();
         self.adopt(&self.carried(&data.results), &results);
         Ok(())

@@ -118,13 +118,14 @@ fn is_alone(func: &Func, store: Op) -> bool {
 impl Lowering<'_> {
     /// Shared memory for the panels.
     pub(super) fn panels(&mut self) -> Option<Value> {
-        let bytes = self.pipeline.outgoing.as_ref()?.bytes();
+        let bytes = self.pipeline.as_ref()?.outgoing.as_ref()?.bytes();
         Some(self.early(Opcode::Shared, [], [Bytes(bytes).into(), tilewright_ir::Align(1024).into()], SHARED))
     }
 
     /// Makes a store by the copy engine, if it is the one and its tile is held as it must be.
     pub(super) fn copy_out(&mut self, op: Op, data: &OpData) -> bool {
-        let Some(out) = self.pipeline.outgoing.clone().filter(|out| out.op == op) else { return false };
+        let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.clone());
+        let Some(out) = outgoing.filter(|out| out.op == op) else { return false };
         let value = data.operands[1];
         let (Some(layout), size) = (self.held_layout(value), bytes(self.element(value))) else {
             return false;
@@ -200,7 +201,7 @@ impl Lowering<'_> {
 
     /// Before the block ends, the engine must have read all that it is to copy.
     pub(super) fn end_copies(&mut self) {
-        if self.pipeline.outgoing.is_some() {
+        if self.pipeline.as_ref().is_some_and(|pipeline| pipeline.outgoing.is_some()) {
             self.on_first(|this| {
                 this.push(Opcode::BulkWait, [], [Count(0).into(), Flags::READ.into()], []);
             });

@@ -1,42 +1,38 @@
-//! Loads that run ahead: on Hopper, a warp of its own copies the factors of matrix products to shared memory while the others multiply.
+//! Loads that run ahead: which factors of matrix products in a loop are brought to shared memory before they are needed, and by whom.
 //!
-//! A load takes part if its tile is a factor of a `dot` in the same loop body and nothing else, and the copy engine can fetch it: a parameter
-//! as pointer, extents and strides that the host knows, a stride of one, and 16-byte alignment of everything else. The function is then lowered
-//! twice. The *loader* keeps scalars, loops and these loads; the *math* warps keep all else, and find the tiles in a ring of buffers:
+//! A load takes part if its tile is a factor of a `dot` in the same loop body and nothing else, its elements lie side by side along one
+//! axis, in vectors of 16 bytes, and what is outside of the tensor counts as zero. Then one of two [`Mechanism`]s brings it:
 //!
-//! ```text
-//! loader:  wait until slot is empty; announce its bytes; start copies;  next slot
-//! math:    wait until slot is full;  multiply from it (wgmma);          next slot; give the slot before back
-//! ```
+//! * the copy engine of Hopper, if the host can describe the tensor to it ([`engine`](super::engine));
+//! * all threads with `cp.async`, if its place in memory follows from the loop's counter alone ([`copies`](super::copies)).
 //!
-//! What all loads of one loop body bring is one slot. Both sides go through the same loops, so both count slots alike.
+//! A left factor of warpgroups that does not run ahead stays in registers, or in shared memory of its own ([`Left`]).
+//! What all loads of one loop body bring is one *slot* of a ring. Whatever is refused leaves a remark at the author's line: what was
+//! missing, and what to do.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use tilewright_hardware::{
-    Arch, Group, Major, MatrixDescriptor, SwizzleMode, TensorMapSpec, TileBoxes, mma, smem_tile,
+    Arch, Group, Major, MatrixDescriptor, SwizzleMode, TensorMapSpec, TileBoxes, mma, occupancy, smem_tile,
 };
 use tilewright_ir::{
-    AccessKind, Align, Axes, Bytes, Cmp, Def, Element, Flags, Func, Op, OpData, Opcode, Rank, Region, Shape,
-    Space, Special, Type, Uses, Value, Warps,
+    AccessKind, Axes, Def, Element, Flags, Func, Loc, Op, OpData, Opcode, Region, Shape, Type, Uses, Value,
 };
 use tilewright_layout::Composed;
 use tilewright_passes::Alignment;
 
 use super::assign::{Box3, constant};
+use super::dot::{self, Lines};
 use super::outgoing::Outgoing;
-use super::{Lowering, Result};
-
-const SHARED: Type = Type::Pointer(Space::Shared);
 
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
 
-/// Shared memory of a multiprocessor that its blocks can have, less what barriers and exchanges take.
-const ROOM: u32 = (227 - 2) * 1024;
+/// What barriers may need.
+const BARRIERS: u32 = 2 * 1024;
 
-/// Slots that a ring has at most: what hides the latency of memory, and no more.
-const MOST_STAGES: u32 = 8;
+/// Registers of a thread that multiplies, where its sums are small.
+const REGISTERS: u32 = 128;
 
 /// A tensor map that a launch must make: parameters that the kernel has beyond those of its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,93 +56,293 @@ pub enum Number {
     Parameter(String),
     /// This.
     Constant(i64),
+    /// As many as the memory behind the pointer has room for: an axis that the kernel indexes without asking how far it goes.
+    All,
+}
+
+/// Who brings factors to shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mechanism {
+    /// The copy engine, told by a warp of its own; warpgroups multiply.
+    Engine,
+    /// All threads, with `cp.async`; warps multiply.
+    Threads,
+}
+
+impl Mechanism {
+    /// What a chip has, the best first.
+    pub(super) fn of(arch: Arch) -> &'static [Mechanism] {
+        if arch.supports(Arch::SM_90A) {
+            &[Mechanism::Engine, Mechanism::Threads]
+        } else if arch.supports(Arch::SM_80) {
+            &[Mechanism::Threads]
+        } else {
+            &[]
+        }
+    }
+
+    /// Slots that a ring has at most: what hides the latency of memory, and no more.
+    fn most_stages(self) -> u32 {
+        match self {
+            Mechanism::Engine => 8,
+            Mechanism::Threads => 4,
+        }
+    }
 }
 
 /// One load that runs ahead.
 #[derive(Debug, Clone)]
 pub(super) struct Staged {
-    /// Its tile in shared memory, as `(row, k)`.
-    tile: Composed,
-    boxes: TileBoxes,
-    element: Element,
-    /// Bytes from the start of the slot.
-    offset: u32,
+    /// What the tensor core takes it for.
+    pub(super) element: Element,
+    /// Where it is in its slot, and how long, in bytes.
+    pub(super) offset: u32,
+    pub(super) bytes: u32,
     /// Axis of the load that is contiguous in memory.
-    fast: usize,
-    map: usize,
+    pub(super) fast: usize,
+    pub(super) form: Form,
 }
 
-/// A product whose factors are loaded ahead.
+/// How a tile lies in shared memory.
+#[derive(Debug, Clone)]
+pub(super) enum Form {
+    /// As the copy engine writes it and warpgroups read it, as `(row, k)`.
+    Boxes { tile: Composed, boxes: TileBoxes, map: usize, outer: Option<Outer> },
+    /// Line by line, along `fast`; whether that is the axis of k.
+    Lines { lines: Lines, along_k: bool },
+}
+
+/// One more axis of a tensor, of which a load sees one index: a matrix of many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outer {
+    pub(super) index: Value,
+    stride: Value,
+}
+
+/// A product of warpgroups, whose right factor the copy engine loads ahead.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Product {
-    pub(super) left: Op,
+    pub(super) left: Left,
     pub(super) right: Op,
     pub(super) atom: &'static mma::Mma,
 }
 
+/// Where warpgroups take their left factor from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Shared memory: this load runs ahead, too.
+    Ahead(Op),
+    /// Registers, held like sums: what was computed, or loaded before the loop.
+    Registers(Value),
+    /// Shared memory of its own, written before the loop: what stays the same and would take too many registers.
+    Kept(Value),
+}
+
+/// Registers of a thread that a left factor may take for as long as a loop runs.
+const KEPT_IN_REGISTERS: u32 = 16;
+
+/// What a loop body loads ahead.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Loads {
+    /// The loads, in order.
+    pub(super) loads: Vec<Op>,
+    /// The scalars of the body that their places in memory follow from, in order.
+    pub(super) scalars: Vec<Op>,
+}
+
 /// All of it for one function.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Pipeline {
+    pub(super) mechanism: Mechanism,
     pub(super) loads: HashMap<Op, Staged>,
     pub(super) products: HashMap<Op, Product>,
-    /// Loop bodies with loads that run ahead, and the loads in order.
-    groups: HashMap<Region, Vec<Op>>,
+    /// By loop body.
+    pub(super) groups: HashMap<Region, Loads>,
     pub(super) maps: Vec<MapParameter>,
-    slot_bytes: u32,
-    /// Warpgroups that multiply.
-    pub(super) groups_of_math: u32,
-    largest: u32,
+    pub(super) slot_bytes: u32,
+    pub(super) stages: u32,
+    /// Blocks that shall share a multiprocessor.
+    pub(super) blocks: u32,
+    /// Warps that multiply.
+    pub(super) warps: u32,
     /// Shared memory that exchanges need beside the ring.
     scratch: u32,
     /// The store that goes through shared memory.
     pub(super) outgoing: Option<Outgoing>,
+    /// What was refused, and why.
+    pub(super) refused: Vec<(Loc, String)>,
 }
 
+/// Why something is not done: what was found, and what to do.
+type Refusal = String;
+
 impl Pipeline {
-    /// What can run ahead in a function on a chip, with so much shared memory for exchanges; none if nothing can.
-    pub(super) fn of(func: &Func, arch: Arch, align: &Alignment, scratch: u32) -> Option<Pipeline> {
-        let all = func.walk();
-        let alone = |code: Opcode| !matches!(code, Opcode::Item | Opcode::GridWait | Opcode::GridLaunch);
-        if !arch.supports(Arch::SM_90A)
-            || func.launch.cluster.is_some()
-            || all.iter().any(|&op| !alone(func.op(op).code))
-        {
-            return None;
+    /// What a mechanism can load ahead in a function, with so much shared memory for exchanges.
+    pub(super) fn of(
+        func: &Func,
+        arch: Arch,
+        align: &Alignment,
+        (mechanism, scratch): (Mechanism, u32),
+    ) -> Pipeline {
+        let mut found = Pipeline {
+            mechanism,
+            loads: HashMap::new(),
+            products: HashMap::new(),
+            groups: HashMap::new(),
+            maps: Vec::new(),
+            slot_bytes: 0,
+            stages: 0,
+            blocks: 1,
+            warps: 0,
+            scratch,
+            outgoing: None,
+            refused: Vec::new(),
+        };
+        let bodies = loop_bodies(func, func.body(), mechanism);
+        let reached: Vec<Op> = bodies.iter().flat_map(|&body| func.region(body).ops.clone()).collect();
+        for (op, around) in dots_in_loops(func, func.body(), (false, "a `for` loop")) {
+            if !reached.contains(&op) {
+                let why = format!(
+                    "not loaded ahead: this stands in {around}; multiply in the body of a `for` loop"
+                );
+                found.refuse(func.op(op).loc, why);
+            }
         }
-        let uses = Uses::of(func);
-        let mut found = Pipeline { scratch, ..Pipeline::default() };
-        for body in loop_bodies(func, func.body()) {
-            found.body(func, arch, align, &uses, body);
+        let has_dot = |&region: &Region| func.region(region).ops.iter().any(|&op| is_dot(func, op));
+        if !bodies.iter().any(has_dot) {
+            return found;
         }
-        let rows = |op: &Op| func.ty(func.op(*op).results[0]).shape().map_or(0, |s| s.extents()[0]);
-        let least = found.products.keys().map(rows).min()?;
-        // Sums of 64 columns and more for each thread leave no registers for a second block.
-        found.groups_of_math = if least % 128 == 0 { 2 } else { 1 };
-        let sums = |op: &Op| func.ty(func.op(*op).results[0]).shape().map_or(0, |s| s.elements());
-        found.largest =
-            found.products.keys().map(sums).max().unwrap_or(0) / (WARPGROUP * found.groups_of_math);
+        let analysis = Analysis { func, arch, align, uses: Uses::of(func) };
+        for &body in bodies.iter().filter(|body| has_dot(body)) {
+            match mechanism {
+                Mechanism::Engine => found.for_engine(&analysis, body),
+                Mechanism::Threads => found.for_threads(&analysis, body),
+            }
+        }
+        if let Err(why) = found.fit(&analysis) {
+            found.loads.clear();
+            let first = bodies.iter().flat_map(|&body| &func.region(body).ops).find(|&&op| is_dot(func, op));
+            found.refused.push((first.map_or(Loc::NONE, |&op| func.op(op).loc), why));
+        }
+        found
+    }
+
+    /// What is done, loop by loop, for the author.
+    pub(super) fn describe(&self, func: &Func) -> Vec<(Loc, String)> {
+        let who = match self.mechanism {
+            Mechanism::Engine => "the copy engine",
+            Mechanism::Threads => "threads",
+        };
+        let mut groups: Vec<&Vec<Op>> = self.groups.values().map(|group| &group.loads).collect();
+        groups.sort_unstable();
+        let one = |loads: &&Vec<Op>| {
+            let bytes: u32 = loads.iter().map(|op| self.loads[op].bytes).sum();
+            let (verb, count) = (if self.mechanism == Mechanism::Engine { "s" } else { "" }, loads.len());
+            let factors = if count == 1 { "factor" } else { "factors" };
+            let what = format!(
+                "{who} load{verb} this ahead: {count} {factors} of {bytes} bytes in a ring of {} slots",
+                self.stages
+            );
+            (func.op(loads[0]).loc, what)
+        };
+        groups.iter().map(one).collect()
+    }
+
+    /// Whether there is nothing to load ahead.
+    pub(super) fn is_empty(&self) -> bool {
+        self.loads.is_empty()
+    }
+
+    /// Decides how many warps multiply, how many blocks share a multiprocessor, and how many slots each has.
+    fn fit(&mut self, analysis: &Analysis<'_>) -> Result<(), Refusal> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let (func, arch) = (analysis.func, analysis.arch);
+        let shape = |op: &Op| func.ty(func.op(*op).results[0]).shape();
         let asked = func.launch.total_threads();
-        let fits = asked.is_none_or(|threads| threads == WARPGROUP * found.groups_of_math);
-        let shapes: Vec<Shape> =
-            found.products.keys().filter_map(|op| func.ty(func.op(*op).results[0]).shape()).collect();
-        let outgoing = Outgoing::of(func, align, |extents| shapes.iter().any(|s| s.extents() == extents));
-        found.outgoing = outgoing.and_then(|outgoing| found.make_room(&outgoing));
-        if let Some(mut outgoing) = found.outgoing.take() {
-            outgoing.map = found.map(func, outgoing.op, 1, &outgoing.boxes.spec);
-            found.outgoing = Some(outgoing);
+        let mut sums: Vec<Op> = self.products.keys().copied().collect();
+        match self.mechanism {
+            Mechanism::Engine => {
+                let halves = |op: &Op| shape(op).is_some_and(|s| s.extents()[0] % 128 == 0);
+                self.warps = if sums.iter().all(halves) { 8 } else { 4 };
+                if asked.is_some_and(|threads| threads != 32 * self.warps) {
+                    return Err(format!(
+                        "not multiplied by warpgroups: the kernel asks for {} threads; ask for {} or leave it open",
+                        asked.unwrap_or(0),
+                        32 * self.warps
+                    ));
+                }
+            }
+            Mechanism::Threads => {
+                self.warps = asked.map_or_else(|| dot::warps(func), |threads| threads.div_ceil(32));
+                sums = func.walk().into_iter().filter(|&op| is_dot(func, op)).collect();
+            }
         }
-        (fits && found.largest <= 256 && found.stages() >= 2).then_some(found)
+        let most = sums.iter().filter_map(shape).map(|s| s.elements()).max().unwrap_or(0) / (32 * self.warps);
+        if self.mechanism == Mechanism::Engine && most > 2 * WARPGROUP {
+            return Err(format!(
+                "not multiplied by warpgroups: {most} sums for each thread do not fit its registers; take smaller tiles"
+            ));
+        }
+        // Many sums leave no registers for a second block.
+        let limits = arch.limits();
+        let wanted = match self.mechanism {
+            _ if most > 64 => 1,
+            Mechanism::Engine => {
+                let threads = 32 * (self.warps + 1);
+                occupancy(arch, threads, self.registers(func), 0).blocks_per_sm.clamp(1, 2)
+            }
+
+            Mechanism::Threads => (limits.registers_per_sm / (REGISTERS * 32 * self.warps)).max(1),
+        };
+        let kept: u32 = self
+            .products
+            .values()
+            .map(|product| match product.left {
+                Left::Kept(value) => func.ty(value).bits() / 8,
+                _ => 0,
+            })
+            .sum();
+        let room = |this: &Pipeline| {
+            let beside = this.scratch + kept + this.outgoing.as_ref().map_or(0, Outgoing::bytes);
+            let slots = |blocks: u32| {
+                let all = (limits.shared_per_block - BARRIERS) / blocks;
+                all.saturating_sub(beside) / this.slot_bytes.max(1)
+            };
+            let blocks = (1..=wanted).rev().find(|&blocks| slots(blocks) >= 3).unwrap_or(1);
+            (blocks, slots(blocks).min(this.mechanism.most_stages()))
+        };
+        if self.mechanism == Mechanism::Engine {
+            let shapes: Vec<Shape> = sums.iter().filter_map(shape).collect();
+            let is_product = |extents: &[u32]| shapes.iter().any(|s| s.extents() == extents);
+            let outgoing = Outgoing::of(func, analysis.align, is_product);
+            if let Some(mut outgoing) = outgoing.and_then(|outgoing| self.make_room(&outgoing, room)) {
+                let spec = outgoing.boxes.spec.clone();
+                outgoing.map = analysis.map(outgoing.op, &spec, (1, None), &mut self.maps);
+                self.outgoing = Some(outgoing);
+            }
+        }
+        let (blocks, stages) = room(self);
+        (self.blocks, self.stages) = (blocks, stages);
+        if stages < 2 {
+            return Err(format!(
+                "not loaded ahead: two times {} bytes of factors do not fit shared memory; take smaller tiles",
+                self.slot_bytes
+            ));
+        }
+        Ok(())
     }
 
     /// Gives a store as many panels as leave the ring what it needs: four slots, or three if there is no other way.
-    fn make_room(&mut self, outgoing: &Outgoing) -> Option<Outgoing> {
-        let most = self.stages();
+    fn make_room(&mut self, outgoing: &Outgoing, room: impl Fn(&Pipeline) -> (u32, u32)) -> Option<Outgoing> {
+        let most = room(self).1;
         let wanted = [most.min(4), most.min(3)];
         let enough = outgoing.panels.min(2);
         let ways = wanted.into_iter().flat_map(|stages| outgoing.rings().map(move |slots| (stages, slots)));
         let found = ways.filter(|(_, slots)| *slots >= enough).find_map(|(stages, slots)| {
             self.outgoing = Some(Outgoing { slots, ..outgoing.clone() });
-            (self.stages() >= stages).then(|| self.outgoing.clone()).flatten()
+            (room(self).1 >= stages).then(|| self.outgoing.clone()).flatten()
         });
         self.outgoing = None;
         found
@@ -163,82 +359,315 @@ impl Pipeline {
         loops.into_iter().all(|op| func.op(op).operands[..3].iter().all(|&bound| is_common(func, bound)))
     }
 
-    fn body(&mut self, func: &Func, arch: Arch, align: &Alignment, uses: &Uses, body: Region) {
-        for &op in &func.region(body).ops {
+    /// Registers that a thread of a warpgroup needs: sums and factors of the loop that has most of them, and what computes with them.
+    fn registers(&self, func: &Func) -> u32 {
+        let threads = 32 * self.warps;
+        let elements = |value: Value| func.ty(value).shape().map_or(0, |shape| shape.elements()) / threads;
+        let of_body = |body: &Region| {
+            let ops = func.region(*body).ops.iter();
+            let products =
+                ops.filter_map(|op| self.products.get(op).map(|p| (func.op(*op).results[0], p.left)));
+            let each = products.map(|(sums, left)| match left {
+                Left::Ahead(_) => (elements(sums), 32),
+                Left::Kept(_) => (elements(sums), 64),
+                Left::Registers(factor) => (elements(sums) + elements(factor) / 2, 64),
+            });
+            let (held, others): (Vec<u32>, Vec<u32>) = each.unzip();
+            held.iter().sum::<u32>() + others.into_iter().max().unwrap_or(0)
+        };
+        self.groups.keys().map(of_body).max().unwrap_or(0)
+    }
+
+    fn refuse(&mut self, loc: Loc, message: String) {
+        self.refused.push((loc, message));
+    }
+
+    /// Products of warpgroups, whose right factor the copy engine fetches; the left one, too, unless it comes from registers.
+    fn for_engine(&mut self, analysis: &Analysis<'_>, body: Region) {
+        let func = analysis.func;
+        let alone = |code: Opcode| !matches!(code, Opcode::Item | Opcode::GridWait | Opcode::GridLaunch);
+        for &op in func.region(body).ops.iter().filter(|&&op| is_dot(func, op)) {
             let data = func.op(op);
-            if data.code != Opcode::Dot {
+            let refused = if func.launch.cluster.is_some() {
+                Some("the kernel asks for a cluster".to_owned())
+            } else if let Some(&other) = func.walk().iter().find(|&&op| !alone(func.op(op).code)) {
+                let name = func.op(other).info().mnemonic;
+                Some(format!("`{name}` is for all threads, and those that load ahead do not come there"))
+            } else {
+                None
+            };
+            if let Some(why) = refused {
+                self.refuse(data.loc, format!("not multiplied by warpgroups: {why}"));
                 continue;
             }
-            let Some(atom) = warpgroup_atom(func, data, arch) else { continue };
+            let Some(atom) = analysis.warpgroup_atom(data) else {
+                let [a, b] = [0, 1].map(|i| func.ty(data.operands[i]));
+                self.refuse(
+                    data.loc,
+                    format!(
+                        "not multiplied by warpgroups: they have no instruction for {a} by {b}; rows in multiples of 64 and columns of 8 up to 256 have one"
+                    ),
+                );
+                continue;
+            };
             // Sides as `(row of the tile in shared memory, k)`: axis of k in the operand.
             let sides = [(0, 1, atom.a, 64), (1, 0, atom.b, atom.shape.n)];
-            let found: Option<Vec<(Op, Staged)>> = sides
-                .into_iter()
-                .map(|(operand, k_axis, element, rows)| {
-                    let (load, k_axis) = factor(func, uses, body, data.operands[operand], k_axis)?;
-                    Some((load, self.staged(func, align, load, (k_axis, element, rows))?))
-                })
-                .collect();
-            if let Some(found) = found {
-                let product = Product { left: found[0].0, right: found[1].0, atom };
-                for (load, mut staged) in found {
-                    let group = self.groups.entry(body).or_default();
-                    let used: u32 = group.iter().map(|op| self.loads[op].bytes()).sum();
-                    staged.offset = used;
-                    group.push(load);
-                    self.slot_bytes = self.slot_bytes.max(used + staged.bytes());
-                    staged.map = self.map(func, load, staged.fast, &staged.boxes.spec);
-                    self.loads.insert(load, staged);
+            let found = sides.map(|(operand, k_axis, element, rows)| {
+                analysis.for_engine(body, data.operands[operand], (k_axis, element, rows))
+            });
+            // Only elements of 16 bits lie in the registers of a factor as in those of sums.
+            let held = (atom.a.bits() == 16).then(|| analysis.held(body, data.operands[0]));
+            for (found, side) in found.iter().zip([held, None]) {
+                match found {
+                    // What is no load of this loop is well kept in registers.
+                    Err((Loc::NONE, _)) if side.is_some() => {}
+                    Err((loc, why)) => self.refuse(
+                        if *loc == Loc::NONE { data.loc } else { *loc },
+                        format!("the copy engine does not load this factor ahead: {why}"),
+                    ),
+                    Ok(_) => {}
                 }
-                self.products.insert(op, product);
+            }
+            let [left, right] = found;
+            let Ok((right, of_b)) = right else { continue };
+            let (left, of_a) = match (left, held) {
+                (Ok((load, staged)), _) => (Left::Ahead(load), Some((load, staged))),
+                (Err(_), Some(held)) => (held, None),
+                (Err(_), None) => continue,
+            };
+            self.products.insert(op, Product { left, right, atom });
+            for (load, mut staged) in of_a.into_iter().chain([(right, of_b)]) {
+                if let Form::Boxes { boxes, map, outer, .. } = &mut staged.form {
+                    *map = analysis.map(load, &boxes.spec, (staged.fast, *outer), &mut self.maps);
+                }
+                self.add(body, load, staged);
             }
         }
     }
 
-    /// How a load would be staged, if it can be.
-    fn staged(
-        &self,
-        func: &Func,
-        align: &Alignment,
-        load: Op,
-        (k_axis, element, rows): (usize, Element, u32),
-    ) -> Option<Staged> {
-        let data = func.op(load);
-        let shape = func.ty(data.results[0]).shape()?;
-        let parts = Box3::of(data, shape.rank());
-        let pad = data.operands.last()?;
-        let bytes = element.bits() / 8;
-        let fast = (0..2).rev().find(|&axis| constant(func, parts.strides[axis]) == Some(1))?;
-        let slow = 1 - fast;
-        let aligned = align.at(data.operands[0], 0) >= 16
-            && (align.at(parts.strides[slow], 0) * u64::from(bytes)).is_multiple_of(16);
-        let body = &func.region(func.body()).args;
-        let is_parameter = |value: &Value| body.contains(value);
-        // What the program itself writes may be there only later.
-        let written = func.walk().into_iter().any(|op| {
-            let other = func.op(op);
-            let writes = other.info().effects.accesses.iter().any(|access| access.kind != AccessKind::Read);
-            writes && other.operands.first().is_some_and(|p| *p == data.operands[0] || !is_parameter(p))
+    /// Factors of products of warps that threads copy.
+    fn for_threads(&mut self, analysis: &Analysis<'_>, body: Region) {
+        let func = analysis.func;
+        let mut inner = Vec::new();
+        func.walk_region(body, &mut inner);
+        let is_loop = |op: &&Op| matches!(func.op(**op).code, Opcode::For | Opcode::While);
+        let nested = inner.iter().filter(is_loop).any(|&op| {
+            let mut ops = Vec::new();
+            func.op(op).regions.iter().for_each(|&region| func.walk_region(region, &mut ops));
+            ops.into_iter().any(|op| is_dot(func, op))
         });
-        let padded = constant(func, *pad).is_some_and(|bits| bits == 0);
-        if shape.rank() != 2 || !aligned || written || !padded || !from_host(func, data) {
-            return None;
+        let waits = inner.iter().any(|&op| func.op(op).code == Opcode::GridWait);
+        for &op in func.region(body).ops.iter().filter(|&&op| is_dot(func, op)) {
+            let data = func.op(op);
+            let Some(atom) = dot::atom(func, data, analysis.arch).filter(|_| func.launch.cluster.is_none())
+            else {
+                continue;
+            };
+            for (operand, k_axis, element) in [(0, 1, atom.a), (1, 0, atom.b)] {
+                let found = if nested {
+                    Err((Loc::NONE, "a loop inside of this one multiplies, too, and has the ring".to_owned()))
+                } else if waits {
+                    Err((Loc::NONE, "the loop waits for other grids; wait before it".to_owned()))
+                } else {
+                    analysis.for_threads(body, data.operands[operand], k_axis, element)
+                };
+                match found {
+                    Ok((load, staged, scalars)) => {
+                        self.add(body, load, staged);
+                        let group = self.groups.entry(body).or_default();
+                        group.scalars.extend(scalars);
+                        group.scalars.sort_unstable();
+                        group.scalars.dedup();
+                        let order = &func.region(body).ops;
+                        group.scalars.sort_by_key(|op| order.iter().position(|other| other == op));
+                    }
+                    Err((loc, why)) => self.refuse(
+                        if loc == Loc::NONE { data.loc } else { loc },
+                        format!("threads do not load this factor ahead: {why}"),
+                    ),
+                }
+            }
         }
+    }
+
+    fn add(&mut self, body: Region, load: Op, mut staged: Staged) {
+        let group = self.groups.entry(body).or_default();
+        let used: u32 = group.loads.iter().map(|op| self.loads[op].bytes).sum();
+        staged.offset = used;
+        group.loads.push(load);
+        self.slot_bytes = self.slot_bytes.max(used + staged.bytes);
+        self.loads.insert(load, staged);
+    }
+}
+
+struct Analysis<'a> {
+    func: &'a Func,
+    arch: Arch,
+    align: &'a Alignment,
+    uses: Uses,
+}
+
+impl Analysis<'_> {
+    /// Where a left factor is that does not run ahead: in registers, unless it stays the same and takes many.
+    fn held(&self, body: Region, factor: Value) -> Left {
+        let func = self.func;
+        let shape = func.ty(factor).shape();
+        let mut inside = Vec::new();
+        func.walk_region(body, &mut inside);
+        let made_inside = func.def_op(factor).is_some_and(|op| inside.contains(&op))
+            || func.region(body).args.contains(&factor);
+        // One warpgroup has 64 rows, at least.
+        let many = shape.is_some_and(|s| s.extents()[1] * 64 / 2 > KEPT_IN_REGISTERS * WARPGROUP);
+        let whole = shape.is_some_and(|s| s.extents()[1].is_multiple_of(64));
+        if many && whole && !made_inside { Left::Kept(factor) } else { Left::Registers(factor) }
+    }
+
+    /// The load behind a factor, and which of its axes is k: the factor itself, or its transpose.
+    fn factor(&self, body: Region, operand: Value, k_axis: usize) -> Result<(Op, usize), (Loc, Refusal)> {
+        let func = self.func;
+        let inside = func.def_op(operand).filter(|op| func.region(body).ops.contains(op));
+        let Some(op) = inside else {
+            return Err((Loc::NONE, "it is made outside of the loop".to_owned()));
+        };
+        let data = func.op(op);
+        let is_swap = data.get::<Axes>().is_some_and(|axes| axes.axes() == [1, 0]);
+        if data.code != Opcode::TileLoad && !(data.code == Opcode::Transpose && is_swap) {
+            return Err((Loc::NONE, format!("it is computed in the loop, by `{}`", data.info().mnemonic)));
+        }
+        if self.uses.count(operand) != 1 {
+            return Err((
+                data.loc,
+                "it is used by another op, too; load it a second time for that".to_owned(),
+            ));
+        }
+        match data.code {
+            Opcode::TileLoad => Ok((op, k_axis)),
+            _ => self.factor(body, data.operands[0], 1 - k_axis),
+        }
+    }
+
+    /// What every mechanism needs of a load; gives the axis that is contiguous in memory.
+    fn contiguous(&self, load: Op) -> Result<usize, Refusal> {
+        let (func, data) = (self.func, self.func.op(load));
+        let Type::Tile(element, _) = func.ty(data.results[0]) else { return Err("it is no tile".to_owned()) };
+        let parts = Box3::of(data, 2);
+        let units = 128 / element.bits().max(1);
+        let Some(fast) = (0..2).rev().find(|&axis| constant(func, parts.strides[axis]) == Some(1)) else {
+            return Err(
+                "no axis of it is known to have a stride of 1; launch with a tensor that has one".to_owned()
+            );
+        };
+        let slow = 1 - fast;
+        if self.align.at(data.operands[0], 0) < 16 {
+            return Err(
+                "its pointer is not known to be a multiple of 16 bytes; promise that, or align the tensor"
+                    .to_owned(),
+            );
+        }
+        if !self.align.at(parts.strides[slow], 0).is_multiple_of(u64::from(units)) {
+            return Err(format!(
+                "its stride along axis {slow} is not known to be a multiple of {units}; promise that, or pad the rows of the tensor"
+            ));
+        }
+        if data.operands.last().and_then(|&pad| constant(func, pad)) != Some(0) {
+            return Err("elements outside of the tensor are not zero; pad with zero".to_owned());
+        }
+        Ok(fast)
+    }
+
+    /// Whether some of these ops may write to what a load reads.
+    fn written(&self, load: Op, ops: &[Op]) -> bool {
+        let own = root(self.func, self.func.op(load).operands[0]);
+        ops.iter().any(|&op| {
+            let data = self.func.op(op);
+            let writes = data.info().effects.accesses.iter().any(|access| access.kind != AccessKind::Read);
+            let other = data.operands.first().and_then(|&pointer| root(self.func, pointer));
+            writes && (own.is_none() || other.is_none() || own == other)
+        })
+    }
+
+    /// How the copy engine would bring a factor.
+    fn for_engine(
+        &self,
+        body: Region,
+        operand: Value,
+        (k_axis, element, rows): (usize, Element, u32),
+    ) -> Result<(Op, Staged), (Loc, Refusal)> {
+        let (load, k_axis) = self.factor(body, operand, k_axis)?;
+        let loc = self.func.op(load).loc;
+        self.boxes(load, (k_axis, element, rows)).map(|staged| (load, staged)).map_err(|why| (loc, why))
+    }
+
+    fn boxes(&self, load: Op, (k_axis, element, rows): (usize, Element, u32)) -> Result<Staged, Refusal> {
+        let (func, data) = (self.func, self.func.op(load));
+        let fast = self.contiguous(load)?;
+        let args = &func.region(func.body()).args;
+        let known = |value: &Value| args.contains(value) || constant(func, *value).is_some();
+        let outer = match self.outer(data.operands[0]) {
+            _ if args.contains(&data.operands[0]) => None,
+            Some(outer) => Some(outer),
+            None => {
+                return Err("its pointer is neither a parameter nor one index of a parameter's axis; pass a view that starts there".to_owned());
+            }
+        };
+        let parts = Box3::of(data, 2);
+        if !parts.extents.iter().chain(parts.strides).all(known) {
+            return Err("its extents or strides are computed; pass them as arguments".to_owned());
+        }
+        // It runs ahead of everything.
+        if self.written(load, &func.walk()) {
+            return Err("the program writes to the same tensor; write to another one".to_owned());
+        }
+        let Some(shape) = func.ty(data.results[0]).shape() else { return Err("it is no tile".to_owned()) };
         let major = if fast == k_axis { Major::K } else { Major::Mn };
         let extents = shape.extents();
         let (tile_rows, depth) = (extents[1 - k_axis], extents[k_axis]);
         let modes = [SwizzleMode::B128, SwizzleMode::B64, SwizzleMode::B32];
-        modes.into_iter().find_map(|mode| {
+        let found = modes.into_iter().find_map(|mode| {
             let tile = smem_tile(major, tile_rows, depth, element, mode).ok()?;
             MatrixDescriptor::for_operand(&tile, element, rows).ok()?;
             let boxes = TensorMapSpec::for_tile(&tile, element).ok()?;
-            (boxes.major == major).then_some(Staged { tile, boxes, element, offset: 0, fast, map: 0 })
-        })
+            (boxes.major == major).then_some((tile, boxes))
+        });
+        let Some((tile, boxes)) = found else {
+            return Err(format!(
+                "warpgroups cannot read {} of {element} from shared memory along this axis; take more of the contiguous axis at a time",
+                shape
+            ));
+        };
+        let bytes = u32::try_from(boxes.spec.bytes()).unwrap_or(u32::MAX)
+            * u32::try_from(boxes.boxes.len()).unwrap_or(1);
+        Ok(Staged { element, offset: 0, bytes, fast, form: Form::Boxes { tile, boxes, map: 0, outer } })
+    }
+
+    /// The axis whose index a pointer was made with: a parameter, and so many bytes further as an index times a stride that the host knows.
+    fn outer(&self, pointer: Value) -> Option<Outer> {
+        let func = self.func;
+        let args = &func.region(func.body()).args;
+        let made_by = |value: Value, code: Opcode| {
+            func.def_op(value).map(|op| func.op(op)).filter(|data| data.code == code)
+        };
+        let add = made_by(pointer, Opcode::PtrAdd).filter(|add| args.contains(&add.operands[0]))?;
+        let bytes = made_by(add.operands[1], Opcode::Mul)?;
+        let elements = made_by(bytes.operands[0], Opcode::Mul)?;
+        constant(func, bytes.operands[1])?;
+        let (wide, stride) = (elements.operands[0], elements.operands[1]);
+        let index = made_by(wide, Opcode::Cvt).map(|cvt| cvt.operands[0])?;
+        let size = constant(func, bytes.operands[1]).unwrap_or(0);
+        let known = args.contains(&stride) || constant(func, stride).is_some();
+        let aligned = self.align.at(stride, 0).saturating_mul(size).is_multiple_of(16);
+        (known && aligned && func.ty(index) == Type::I32).then_some(Outer { index, stride })
     }
 
     /// The map for a load or store: one for all that need the same.
-    fn map(&mut self, func: &Func, op: Op, fast: usize, spec: &TensorMapSpec) -> usize {
-        let data = func.op(op);
+    fn map(
+        &self,
+        load: Op,
+        spec: &TensorMapSpec,
+        (fast, outer): (usize, Option<Outer>),
+        maps: &mut Vec<MapParameter>,
+    ) -> usize {
+        let (func, data) = (self.func, self.func.op(load));
         let parts = Box3::of(data, 2);
         let args = &func.region(func.body()).args;
         let name = |value: Value| {
@@ -250,41 +679,126 @@ impl Pipeline {
             None => Number::Constant(constant(func, value).unwrap_or(0).cast_signed()),
         };
         let inner_first = [fast, 1 - fast];
-        let pointer = name(data.operands[0]).unwrap_or_default();
-        let wanted = MapParameter {
-            name: format!("{pointer}_map{}", self.maps.len()),
+        let pointer = root(func, data.operands[0]).and_then(name).unwrap_or_default();
+        let mut wanted = MapParameter {
+            name: format!("{pointer}_map{}", maps.len()),
             pointer,
             spec: spec.clone(),
             extents: inner_first.iter().map(|&axis| number(parts.extents[axis])).collect(),
             strides: inner_first.iter().map(|&axis| number(parts.strides[axis])).collect(),
         };
+        if let Some(outer) = outer {
+            let extents = [spec.box_dims(), &[1]].concat();
+            let deeper = TensorMapSpec::new(spec.element(), &extents, spec.swizzle());
+            // One more axis of one element is never too much for two.
+            wanted.spec = deeper.unwrap_or(wanted.spec);
+            wanted.extents.push(Number::All);
+            wanted.strides.push(number(outer.stride));
+        }
         let same = |map: &MapParameter| MapParameter { name: wanted.name.clone(), ..map.clone() } == wanted;
-        self.maps.iter().position(same).unwrap_or_else(|| {
-            self.maps.push(wanted.clone());
-            self.maps.len() - 1
+        maps.iter().position(same).unwrap_or_else(|| {
+            maps.push(wanted.clone());
+            maps.len() - 1
         })
     }
 
-    /// Blocks that share a multiprocessor: two, if sums and tiles leave room, so that one multiplies while the other stores.
-    pub(super) fn blocks(&self) -> u32 {
-        if self.largest <= 64 && ROOM / 2 >= 3 * self.slot_bytes + self.beside() { 2 } else { 1 }
+    /// How threads would bring a factor, and the scalars that its place follows from.
+    fn for_threads(
+        &self,
+        body: Region,
+        operand: Value,
+        k_axis: usize,
+        element: Element,
+    ) -> Result<(Op, Staged, Vec<Op>), (Loc, Refusal)> {
+        let (load, k_axis) = self.factor(body, operand, k_axis)?;
+        let loc = self.func.op(load).loc;
+        self.lines(body, load, k_axis, element)
+            .map(|(staged, scalars)| (load, staged, scalars))
+            .map_err(|why| (loc, why))
     }
 
-    fn stages(&self) -> u32 {
-        ((ROOM / self.blocks()).saturating_sub(self.beside()) / self.slot_bytes.max(1)).min(MOST_STAGES)
+    fn lines(
+        &self,
+        body: Region,
+        load: Op,
+        k_axis: usize,
+        element: Element,
+    ) -> Result<(Staged, Vec<Op>), Refusal> {
+        let (func, data) = (self.func, self.func.op(load));
+        let fast = self.contiguous(load)?;
+        let Some(shape) = func.ty(data.results[0]).shape() else { return Err("it is no tile".to_owned()) };
+        let parts = Box3::of(data, 2);
+        let units = 128 / element.bits().max(1);
+        if !shape.extents()[fast].is_multiple_of(units) {
+            return Err(format!("its extent along axis {fast} is not a multiple of {units}; take one"));
+        }
+        if !self.align.at(parts.starts[fast], 0).is_multiple_of(u64::from(units)) {
+            return Err(format!("it starts along axis {fast} where no multiple of {units} is known to be"));
+        }
+        let along_k = fast == k_axis;
+        if !along_k && element.bits() != 16 {
+            return Err(format!(
+                "tensor cores cannot turn {element}; store the tensor with the summed axis contiguous"
+            ));
+        }
+        let mut ops = Vec::new();
+        func.walk_region(body, &mut ops);
+        if self.written(load, &ops) {
+            return Err("the loop writes to the same tensor; write to another one".to_owned());
+        }
+        let mut scalars = Vec::new();
+        for &operand in &data.operands {
+            self.follows(body, operand, &mut scalars)?;
+        }
+        let lines = Lines::swizzled(shape.extents()[fast] * element.bits() / 8);
+        let bytes = (lines.pitch() * shape.extents()[1 - fast]).next_multiple_of(128);
+        Ok((Staged { element, offset: 0, bytes, fast, form: Form::Lines { lines, along_k } }, scalars))
     }
 
-    /// Shared memory that is not for the ring.
-    fn beside(&self) -> u32 {
-        self.scratch + self.outgoing.as_ref().map_or(0, Outgoing::bytes)
+    /// Collects the scalars of a loop body that a value is computed from; refuses what other rounds decide.
+    fn follows(&self, body: Region, value: Value, scalars: &mut Vec<Op>) -> Result<(), Refusal> {
+        let func = self.func;
+        match func.value(value).def {
+            Def::Arg(region, i) if region == body && i > 0 => {
+                Err("its place depends on what the loop carries; compute it from the counter".to_owned())
+            }
+            Def::Result(op, _) if func.region(body).ops.contains(&op) => {
+                let data = func.op(op);
+                if !data.info().is_pure() {
+                    return Err(format!(
+                        "its place depends on `{}` in the loop; compute it from the counter",
+                        data.info().mnemonic
+                    ));
+                }
+                if !scalars.contains(&op) {
+                    data.operands.iter().try_for_each(|&operand| self.follows(body, operand, scalars))?;
+                    scalars.push(op);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn warpgroup_atom(&self, data: &OpData) -> Option<&'static mma::Mma> {
+        let func = self.func;
+        let element = |i: usize| func.ty(data.operands[i]).element();
+        let factor = |e: Element| match e {
+            Element::F32 if data.flags().has(Flags::TF32) => Some(Element::TF32),
+            Element::F32 | Element::F64 => None,
+            other => Some(other),
+        };
+        let (a, b, c) = (factor(element(0)?)?, factor(element(1)?)?, element(2)?);
+        let sums = func.ty(data.results[0]).shape()?;
+        let (m, n) = (sums.extents()[0], sums.extents()[1]);
+        let k = func.ty(data.operands[0]).shape()?.extents()[1];
+        let atom = mma::best(self.arch, Group::Warpgroup, a, b, c, (m, n, k)).ok()?;
+        (atom.shape.n == n).then_some(atom)
     }
 }
 
-impl Staged {
-    fn bytes(&self) -> u32 {
-        u32::try_from(self.boxes.spec.bytes()).unwrap_or(u32::MAX)
-            * u32::try_from(self.boxes.boxes.len()).unwrap_or(1)
-    }
+fn is_dot(func: &Func, op: Op) -> bool {
+    func.op(op).code == Opcode::Dot
 }
 
 /// Whether the host can make a tensor map for a box: it knows the pointer, all extents and all strides.
@@ -307,352 +821,48 @@ fn is_common(func: &Func, value: Value) -> bool {
     }
 }
 
-/// Bodies of counted loops that stand in nothing but counted loops.
-fn loop_bodies(func: &Func, region: Region) -> Vec<Region> {
-    let loops = func.region(region).ops.iter().filter(|&&op| func.op(op).code == Opcode::For);
-    loops
-        .flat_map(|&op| {
-            let body = func.op(op).regions[0];
-            [vec![body], loop_bodies(func, body)].concat()
-        })
-        .collect()
+/// All products in loops, with what stands around each: anything but `for` loops first. `around` is whether that is in a loop, and what.
+fn dots_in_loops(func: &Func, region: Region, around: (bool, &'static str)) -> Vec<(Op, &'static str)> {
+    let mut found = Vec::new();
+    for &op in &func.region(region).ops {
+        let data = func.op(op);
+        if data.code == Opcode::Dot && around.0 {
+            found.push((op, around.1));
+        }
+        let inside = match data.code {
+            Opcode::For => (true, around.1),
+            Opcode::While => (true, "a `while` loop"),
+            Opcode::If => (around.0, "an `if`"),
+            _ => continue,
+        };
+        data.regions.iter().for_each(|&inner| found.extend(dots_in_loops(func, inner, inside)));
+    }
+    found
 }
 
-/// The load behind a factor, and which of its axes is k: the factor itself, or its transpose.
-fn factor(func: &Func, uses: &Uses, body: Region, operand: Value, k_axis: usize) -> Option<(Op, usize)> {
-    let op =
-        func.def_op(operand).filter(|op| func.region(body).ops.contains(op) && uses.count(operand) == 1)?;
-    let data = func.op(op);
-    match data.code {
-        Opcode::TileLoad => Some((op, k_axis)),
-        Opcode::Transpose if data.get::<Axes>()?.axes() == [1, 0] => {
-            factor(func, uses, body, data.operands[0], 1 - k_axis)
+/// The parameter that a pointer was made from, if it is known.
+pub(super) fn root(func: &Func, pointer: Value) -> Option<Value> {
+    match func.value(pointer).def {
+        Def::Arg(region, _) => (region == func.body()).then_some(pointer),
+        Def::Result(op, _) => {
+            let data = func.op(op);
+            (data.code == Opcode::PtrAdd).then(|| root(func, data.operands[0])).flatten()
         }
-        _ => None,
     }
 }
 
-fn warpgroup_atom(func: &Func, data: &OpData, arch: Arch) -> Option<&'static mma::Mma> {
-    let element = |i: usize| func.ty(data.operands[i]).element();
-    let factor = |e: Element| match e {
-        Element::F32 if data.flags().has(Flags::TF32) => Some(Element::TF32),
-        Element::F32 | Element::F64 => None,
-        other => Some(other),
-    };
-    let (a, b, c) = (factor(element(0)?)?, factor(element(1)?)?, element(2)?);
-    let sums = func.ty(data.results[0]).shape()?;
-    let (m, n) = (sums.extents()[0], sums.extents()[1]);
-    let k = func.ty(data.operands[0]).shape()?.extents()[1];
-    let atom = mma::best(arch, Group::Warpgroup, a, b, c, (m, n, k)).ok()?;
-    (atom.shape.n == n).then_some(atom)
-}
-
-/// Slots in shared memory and their barriers.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ring {
-    tiles: Value,
-    full: Value,
-    empty: Value,
-    stages: u32,
-    /// Where this side stands: the slot, and the parity of its round.
-    pub(super) slot: Value,
-    pub(super) phase: Value,
-}
-
-impl Lowering<'_> {
-    /// Lowers the function for a warp that loads and for warps that multiply.
-    pub(super) fn specialised(&mut self) -> Result<()> {
-        let stages = self.pipeline.stages();
-        let math = 4 * self.pipeline.groups_of_math;
-        let shared = |this: &mut Self, bytes: u32, align: u32| {
-            this.early(Opcode::Shared, [], [Bytes(bytes).into(), Align(align).into()], SHARED)
-        };
-        let tiles = shared(self, stages * self.pipeline.slot_bytes, 1024);
-        let (full, empty) = (shared(self, 8 * stages, 8), shared(self, 8 * stages, 8));
-        self.panels = self.panels();
-        self.barriers(full, empty, stages);
-        let (zero, one) = (self.u32(0), self.u32(1));
-        let ring = Ring { tiles, full, empty, stages, slot: zero, phase: zero };
-        let role = |first: u32, end: u32| Warps {
-            start: u16::try_from(first).unwrap_or(0),
-            end: u16::try_from(end).unwrap_or(0),
-        };
-        // A fresh barrier counts as completed with parity 1: the first round of the loader does not wait.
-        for (name, warps, ring, loads) in [
-            ("math", role(0, math), ring, false),
-            ("loader", role(math, math + 1), Ring { phase: one, ..ring }, true),
-        ] {
-            self.ring = Some(ring);
-            self.loads = loads;
-            let op = self.push(Opcode::Role, [], [tilewright_ir::Attr::text(name), warps.into()], []);
-            self.fill(op, |this, _| {
-                if !loads {
-                    this.all_programs()?;
-                    this.end_copies();
-                    return Ok(Vec::new());
-                }
-                let all = this.u32(u32::MAX);
-                let elected = this.value(Opcode::Elect, [all], [], Type::BOOL);
-                let only = this.push(Opcode::If, [elected], [], []);
-                this.fill(only, |this, _| this.all_programs().map(|()| Vec::new()))?;
-                this.fill(only, |_, _| Ok(Vec::new()))?;
-                Ok(Vec::new())
-            })?;
-        }
-        Ok(())
-    }
-
-    /// The program of this block; or one after the other, with what the next one needs on its way while the one before stores.
-    fn all_programs(&mut self) -> Result<()> {
-        let body = self.source.body();
-        let (Some(programs), Some([slot, phase])) = (self.programs, self.ring_values()) else {
-            return self.region(body);
-        };
-        let special =
-            |this: &mut Self, which: Special| this.value(Opcode::Special, [], [which.into()], Type::U32);
-        let (first, apart) = (special(self, Special::CtaidX), special(self, Special::NctaidX));
-        let [width, height, depth] = programs;
-        let layer = self.binary(Opcode::Mul, width, height);
-        let all = self.binary(Opcode::Mul, layer, depth);
-        let op = self.push(Opcode::For, [first, all, apart, slot, phase], [], [Type::U32; 2]);
-        let before = self.enter_loop_of(&[body]);
-        self.fill(op, |this, region| {
-            let [number, slot, phase] = [Type::U32; 3].map(|ty| this.builder.func.add_arg(region, ty));
-            this.set_ring([slot, phase]);
-            let row = this.binary(Opcode::Div, number, width);
-            this.program = Some([
-                this.binary(Opcode::Rem, number, width),
-                this.binary(Opcode::Rem, row, height),
-                this.binary(Opcode::Div, number, layer),
-            ]);
-            this.region(body)?;
-            Ok(this.ring_values().into_iter().flatten().collect())
-        })?;
-        self.program = None;
-        self.leave_loop(before);
-        Ok(())
-    }
-
-    /// One thread makes the barriers, and all wait for it.
-    fn barriers(&mut self, full: Value, empty: Value, stages: u32) {
-        let thread = self.early(Opcode::Special, [], [tilewright_ir::Special::TidX.into()], Type::U32);
-        let (zero, one, consumers) = (self.u32(0), self.u32(1), self.u32(self.pipeline.groups_of_math));
-        let first = self.early(Opcode::Cmp, [thread, zero], [Cmp::Eq.into()], Type::BOOL);
-        let op = self.push(Opcode::If, [first], [], []);
-        let _ = self.fill(op, |this, _| {
-            for stage in 0..stages {
-                let (full, empty) = (this.further(full, 8 * stage), this.further(empty, 8 * stage));
-                this.push(Opcode::MbarInit, [full, one], [], []);
-                this.push(Opcode::MbarInit, [empty, consumers], [], []);
-            }
-            this.push(Opcode::FenceMbarInit, [], [], []);
-            Ok(Vec::new())
-        });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
-        self.push(Opcode::Barrier, [zero], [Flags::ALIGNED.into()], []);
-    }
-
-    fn barrier_at(&mut self, barriers: Value, slot: Value) -> Value {
-        let eight = self.u32(8);
-        let offset = self.binary(Opcode::Mul, slot, eight);
-        self.value(Opcode::PtrAdd, [barriers, offset], [], SHARED)
-    }
-
-    fn slot_at(&mut self, ring: &Ring, slot: Value, offset: u32) -> Value {
-        let bytes = self.u32(self.pipeline.slot_bytes);
-        let distance = self.binary(Opcode::Mul, slot, bytes);
-        let start = self.value(Opcode::PtrAdd, [ring.tiles, distance], [], SHARED);
-        self.further(start, offset)
-    }
-
-    /// Moves on to the position after this one.
-    pub(super) fn next_slot(&mut self) {
-        let Some(ring) = self.ring else { return };
-        let (one, end, zero) = (self.u32(1), self.u32(ring.stages), self.u32(0));
-        let next = self.binary(Opcode::Add, ring.slot, one);
-        let wraps = self.value(Opcode::Cmp, [next, end], [Cmp::Eq.into()], Type::BOOL);
-        let slot = self.value(Opcode::Select, [wraps, zero, next], [], Type::U32);
-        let turned = self.binary(Opcode::Xor, ring.phase, one);
-        let phase = self.value(Opcode::Select, [wraps, turned, ring.phase], [], Type::U32);
-        self.ring = Some(Ring { slot, phase, ..ring });
-    }
-
-    /// Whether a region, or one inside it, has loads that run ahead.
-    pub(super) fn runs_ahead(&self, region: Region) -> bool {
-        let mut ops = Vec::new();
-        self.source.walk_region(region, &mut ops);
-        ops.iter().any(|op| self.pipeline.loads.contains_key(op))
-    }
-
-    /// The loader: waits for room, and starts the copies of a load; the first of a body announces the bytes of all.
-    pub(super) fn start_copy(&mut self, op: Op, data: &OpData) {
-        let (Some(ring), Some(staged)) = (self.ring, self.pipeline.loads.get(&op).cloned()) else { return };
-        let group =
-            self.pipeline.groups.values().find(|group| group.contains(&op)).cloned().unwrap_or_default();
-        let full = self.barrier_at(ring.full, ring.slot);
-        if group.first() == Some(&op) {
-            let empty = self.barrier_at(ring.empty, ring.slot);
-            self.push(Opcode::MbarWait, [empty, ring.phase], [], []);
-            let bytes: u32 = group.iter().map(|op| self.pipeline.loads[op].bytes()).sum();
-            let bytes = self.u32(bytes);
-            self.push(Opcode::MbarArriveExpect, [full, bytes], [], []);
-        }
-        let parts = Box3::of(data, 2);
-        let starts =
-            [parts.starts[staged.fast], parts.starts[1 - staged.fast]].map(|start| self.scalar(start));
-        let tile = self.slot_at(&ring, ring.slot, staged.offset);
-        let map = self.map_values[staged.map];
-        for part in &staged.boxes.boxes {
-            let to = self.further(tile, part.offset);
-            let mut operands = vec![to, map, full];
-            for (start, offset) in starts.into_iter().zip(part.coordinates) {
-                let offset_value = self.constant(Type::I32, u64::from(offset));
-                operands.push(if offset == 0 {
-                    start
-                } else {
-                    self.binary(Opcode::Add, start, offset_value)
-                });
-            }
-            self.push(Opcode::TmaLoad, operands, [Rank(2).into()], []);
-        }
-        if group.last() == Some(&op) {
-            self.next_slot();
+/// Bodies of counted loops. A loader goes through no tests of tiles: for it, they stand in nothing but counted loops.
+fn loop_bodies(func: &Func, region: Region, mechanism: Mechanism) -> Vec<Region> {
+    let mut found = Vec::new();
+    for &op in &func.region(region).ops {
+        let data = func.op(op);
+        let is_for = data.code == Opcode::For;
+        let passes =
+            is_for || mechanism == Mechanism::Threads && matches!(data.code, Opcode::While | Opcode::If);
+        for &inner in data.regions.iter().filter(|_| passes) {
+            found.extend(is_for.then_some(inner));
+            found.extend(loop_bodies(func, inner, mechanism));
         }
     }
-
-    /// Starts `place += a * b` from the slot (without `add`, `place = a * b`), and closes the group of multiplications.
-    pub(super) fn multiply_staged(&mut self, product: Product, places: &[Value], add: Option<Value>) {
-        let Some(ring) = self.ring else { return };
-        let (left, right) =
-            (self.pipeline.loads[&product.left].clone(), self.pipeline.loads[&product.right].clone());
-        let atom = product.atom;
-        let forms = (
-            MatrixDescriptor::for_operand(&left.tile, left.element, 64),
-            MatrixDescriptor::for_operand(&right.tile, right.element, atom.shape.n),
-        );
-        // Both were made when the load was found to be one that runs ahead.
-        let (Ok(of_a), Ok(of_b)) = forms else { return };
-        let (a, b) =
-            (self.slot_at(&ring, ring.slot, left.offset), self.slot_at(&ring, ring.slot, right.offset));
-        let descriptor = |this: &mut Self, at: Value, form: &MatrixDescriptor| {
-            this.value(Opcode::Descriptor, [at], [tilewright_ir::Bits(form.encode_high()).into()], Type::U64)
-        };
-        let rows = u32::try_from(places.len()).unwrap_or(1);
-        let a = {
-            // Each warpgroup has its own rows.
-            let group = self.warpgroup();
-            let step = of_a.row_offsets.get(rows as usize).copied().unwrap_or(0);
-            let step = self.u32(step);
-            let distance = self.early(Opcode::Mul, [group, step], [], Type::U32);
-            self.value(Opcode::PtrAdd, [a, distance], [], SHARED)
-        };
-        let (a, b) = (descriptor(self, a, &of_a), descriptor(self, b, &of_b));
-        let flags =
-            Flags::TRANS_A.when(of_a.major == Major::Mn).with(Flags::TRANS_B.when(of_b.major == Major::Mn));
-        let id = tilewright_ir::Mma {
-            m: 64,
-            n: u16::try_from(atom.shape.n).unwrap_or(0),
-            k: u16::try_from(atom.shape.k).unwrap_or(0),
-            c: atom.c,
-            a: atom.a,
-            b: atom.b,
-        };
-        let yes = self.constant(Type::BOOL, 1);
-        self.push(Opcode::WgmmaFence, [], [], []);
-        for (i, (&deep_a, &deep_b)) in of_a.k_offsets.iter().zip(&of_b.k_offsets).enumerate() {
-            let add = add.filter(|_| i == 0).unwrap_or(yes);
-            let right = self.advanced(b, deep_b);
-            for (row, &place) in places.iter().enumerate() {
-                let left = self.advanced(a, of_a.row_offsets[row] + deep_a);
-                self.push(Opcode::Wgmma, [place, left, right, add], [id.into(), flags.into()], []);
-            }
-        }
-        self.push(Opcode::WgmmaCommit, [], [], []);
-    }
-
-    fn advanced(&mut self, descriptor: Value, bytes: u32) -> Value {
-        if bytes == 0 {
-            return descriptor;
-        }
-        let units = self.constant(Type::U64, u64::from(bytes / 16));
-        self.binary(Opcode::Add, descriptor, units)
-    }
-
-    /// The number of this thread's warpgroup.
-    pub(super) fn warpgroup(&mut self) -> Value {
-        let warp = self.number(super::layout::Holder::Warp);
-        let two = self.u32(2);
-        self.early(Opcode::Shr, [warp, two], [], Type::U32)
-    }
-
-    /// Math: waits until the slot is full.
-    pub(super) fn wait_full(&mut self) {
-        let Some(ring) = self.ring else { return };
-        let full = self.barrier_at(ring.full, ring.slot);
-        self.push(Opcode::MbarWait, [full, ring.phase], [], []);
-    }
-
-    /// Math: gives a slot back, one thread for each warpgroup, where `condition` holds.
-    pub(super) fn release(&mut self, slot: Value, condition: Option<Value>) {
-        let Some(ring) = self.ring else { return };
-        let lane = self.number(super::layout::Holder::Lane);
-        let warp = self.number(super::layout::Holder::Warp);
-        let (three, zero) = (self.u32(3), self.u32(0));
-        let of_group = self.early(Opcode::And, [warp, three], [], Type::U32);
-        let either = self.early(Opcode::Or, [lane, of_group], [], Type::U32);
-        let first = self.early(Opcode::Cmp, [either, zero], [Cmp::Eq.into()], Type::BOOL);
-        let Some(here) = self.both(Some(first), condition) else { return };
-        let op = self.push(Opcode::If, [here], [], []);
-        let _ = self.fill(op, |this, _| {
-            let empty = this.barrier_at(ring.empty, slot);
-            this.push(Opcode::MbarArrive, [empty], [], []);
-            Ok(Vec::new())
-        });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
-    }
-
-    /// Where the ring stands, to be carried by a loop.
-    pub(super) fn ring_values(&self) -> Option<[Value; 2]> {
-        self.ring.map(|ring| [ring.slot, ring.phase])
-    }
-
-    pub(super) fn set_ring(&mut self, [slot, phase]: [Value; 2]) {
-        self.ring = self.ring.map(|ring| Ring { slot, phase, ..ring });
-    }
-
-    /// Products of a loop body whose sums stay in the accumulator from one iteration to the next: position among what the loop carries, by op.
-    pub(super) fn in_place(&self, data: &OpData) -> HashMap<usize, Op> {
-        let func = self.source;
-        let body = data.regions[0];
-        let uses = Uses::of(func);
-        let args = &func.region(body).args;
-        let end = func.terminator(body).map(|end| func.op(end).operands.to_vec()).unwrap_or_default();
-        let mut found = HashMap::new();
-        for &op in &func.region(body).ops {
-            let inner = func.op(op);
-            if !self.pipeline.products.contains_key(&op) {
-                continue;
-            }
-            let carried = args.iter().skip(1).position(|arg| *arg == inner.operands[2]);
-            if let Some(i) = carried
-                && end.get(i) == Some(&inner.results[0])
-                && uses.count(inner.operands[2]) == 1
-                && uses.count(inner.results[0]) == 1
-            {
-                found.insert(i, op);
-            }
-        }
-        found
-    }
-
-    /// The products in a loop body, without those in loops inside of it.
-    pub(super) fn products_of(&self, body: Region) -> HashSet<Op> {
-        self.source
-            .region(body)
-            .ops
-            .iter()
-            .copied()
-            .filter(|op| self.pipeline.products.contains_key(op))
-            .collect()
-    }
+    found
 }

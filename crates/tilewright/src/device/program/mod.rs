@@ -17,7 +17,7 @@ use tilewright_ir::{Constant, canonical};
 use tilewright_tile::interp::{self, Argument as Interpreted};
 
 use super::value::{Memory, Number, Passed};
-use super::{Argument, Device, DeviceError, DeviceKind, Dim3, Report, TensorMap, kernel};
+use super::{Argument, Device, DeviceError, DeviceKind, Dim3, Report, TensorMap, kernel, reach};
 use facts::{EXACT, Key};
 use slot::{Slot, SlotKind};
 pub use variants::Variant;
@@ -236,16 +236,24 @@ impl Body {
                 Passed::Number(number) => number.bits(),
                 _ => 0,
             },
+            Source::All => 1,
         };
         let map = |plan: &MapPlan| {
             let Passed::Buffer(_, memory, offset) = expanded[plan.pointer] else {
                 return Err(DeviceError::OtherDevice);
             };
             let width = u64::from(plan.spec.element().bytes());
-            let extents: Vec<u64> = plan.extents.iter().map(number).collect();
+            let mut extents: Vec<u64> = plan.extents.iter().map(number).collect();
             let strides: Vec<u64> =
                 plan.strides.iter().map(|stride| number(stride).saturating_mul(width)).collect();
             let place = (memory, offset, memory.bytes().saturating_sub(offset as u64));
+            let outermost = plan.extents.len() - 1;
+            if matches!(plan.extents[outermost], Source::All) {
+                let inner = reach(width, &extents, &strides).unwrap_or(u64::MAX);
+                let further = place.2.saturating_sub(inner).checked_div(strides[outermost - 1]);
+                // The same matrix at every index needs no memory for more of them.
+                extents[outermost] = further.map_or(1 << 31, |further| (further + 1).min(1 << 31));
+            }
             device.map_memory(&plan.spec, place, &extents, &strides)
         };
         entry.maps.iter().map(map).collect()

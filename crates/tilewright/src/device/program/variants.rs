@@ -140,6 +140,8 @@ pub(super) struct MapPlan {
 pub(super) enum Source {
     Parameter(usize),
     Constant(u64),
+    /// As many as the memory has room for.
+    All,
 }
 
 impl MapPlan {
@@ -149,6 +151,7 @@ impl MapPlan {
         let source = |number: &Number| match number {
             Number::Parameter(name) => position(name).map(Source::Parameter),
             Number::Constant(number) => Some(Source::Constant(number.cast_unsigned())),
+            Number::All => Some(Source::All),
         };
         Some(MapPlan {
             spec: map.spec.clone(),
