@@ -252,9 +252,9 @@ impl Gen {
             16 => self.atomic(),
             17 if self.limit >= 1024 && self.random.once_in(2) => {
                 if self.random.once_in(3) {
-                    self.dot_chain()
+                    self.dot_chain();
                 } else {
-                    self.dot_loop()
+                    self.dot_loop();
                 }
             }
             17 => self.dot(),

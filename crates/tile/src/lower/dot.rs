@@ -539,7 +539,7 @@ impl Lowering<'_> {
             };
             if pair {
                 for half in 0..2 {
-                    let from = Index(half * u32::from(ty.lanes()));
+                    let from = Index(half * ty.lanes());
                     fragments.push(self.value(Opcode::Slice, [loaded], [from.into()], ty));
                 }
             } else {

@@ -326,7 +326,7 @@ struct Turn {
 impl Lowering<'_> {
     fn finish(mut self) -> Lowered {
         self.place_scratch();
-        sink::sink(&mut self.builder.func, self.prologue, self.turns);
+        sink::sink(&mut self.builder.func, self.prologue, &self.turns);
         let maps = self.pipeline.map(|pipeline| pipeline.maps).unwrap_or_default();
         Lowered { func: self.builder.finish(), maps, resident: None, remarks: self.context.remarks }
     }

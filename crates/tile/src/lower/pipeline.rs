@@ -631,8 +631,7 @@ impl Analysis<'_> {
         });
         let Some((tile, boxes)) = found else {
             return Err(format!(
-                "warpgroups cannot read {} of {element} from shared memory along this axis; take more of the contiguous axis at a time",
-                shape
+                "warpgroups cannot read {shape} of {element} from shared memory along this axis; take more of the contiguous axis at a time"
             ));
         };
         let bytes = u32::try_from(boxes.spec.bytes()).unwrap_or(u32::MAX)

@@ -21,9 +21,9 @@ enum Users {
 }
 
 /// Puts early ops, which stand in no region yet, into a function. Loops that do `turns` of a whole program count as none.
-pub(super) fn sink(func: &mut Func, early: Vec<Op>, turns: Vec<Op>) {
+pub(super) fn sink(func: &mut Func, early: Vec<Op>, turns: &[Op]) {
     let mut users = HashMap::new();
-    collect(func, func.body(), (false, &turns), &mut users);
+    collect(func, func.body(), (false, turns), &mut users);
     let mut sunk: HashMap<Region, Vec<(usize, Op)>> = HashMap::new();
     let mut kept = Vec::new();
     // Backwards: users come before what they use.

@@ -172,6 +172,9 @@ fn facts_of(text: &str) -> Option<Vec<(String, Fact)>> {
     if text.is_empty() { Some(Vec::new()) } else { text.split(", ").map(fact).collect() }
 }
 
+/// The word for an extent that is as large as the memory allows.
+const ALL: &str = "*";
+
 fn map_text(map: &MapParameter) -> String {
     let spec = &map.spec;
     let words = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
@@ -179,6 +182,7 @@ fn map_text(map: &MapParameter) -> String {
         let word = |number: &Number| match number {
             Number::Parameter(name) => name.clone(),
             Number::Constant(number) => number.to_string(),
+            Number::All => ALL.to_owned(),
         };
         numbers.iter().map(word).collect::<Vec<_>>().join(" ")
     };
@@ -209,6 +213,7 @@ fn map_of(line: &str) -> Option<MapParameter> {
     let sizes =
         |words: Vec<&str>| words.into_iter().map(|word| word.parse().ok()).collect::<Option<Vec<u32>>>();
     let number = |word: &str| match word.parse() {
+        _ if word == ALL => Number::All,
         Ok(number) => Number::Constant(number),
         Err(_) => Number::Parameter(word.to_owned()),
     };
@@ -252,15 +257,15 @@ mod tests {
 
     #[test]
     fn tensor_maps_are_read_as_they_are_written() {
-        let spec = TensorMapSpec::new(Element::BF16, &[64, 128], SwizzleMode::B128).unwrap();
+        let spec = TensorMapSpec::new(Element::BF16, &[64, 128, 1], SwizzleMode::B128).unwrap();
         let spec = spec.with_l2_promotion(L2Promotion::B256).with_oob_fill(OobFill::Nan).unwrap();
         let parameter = |name: &str| Number::Parameter(name.to_owned());
         let map = MapParameter {
             name: "a_map".to_owned(),
             pointer: "a".to_owned(),
             spec,
-            extents: vec![parameter("a_extent1"), Number::Constant(64)],
-            strides: vec![Number::Constant(1), parameter("a_stride0")],
+            extents: vec![parameter("a_extent1"), Number::Constant(64), Number::All],
+            strides: vec![Number::Constant(1), parameter("a_stride1"), parameter("a_stride0")],
         };
         let text = map_text(&map);
         assert_eq!(map_of(&text), Some(map));
