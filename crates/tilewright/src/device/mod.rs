@@ -93,6 +93,7 @@ mod packed;
 mod program;
 mod recorder;
 mod report;
+mod temporary;
 mod value;
 mod view;
 
@@ -121,6 +122,7 @@ pub use program::{Program, Variant};
 pub use recorder::Recorder;
 use recorder::Recording;
 pub use report::Report;
+pub(crate) use temporary::Temporary;
 pub use tilewright_cuda::Dim3;
 pub use tilewright_sim::Options;
 pub use tilewright_tile::Fact;

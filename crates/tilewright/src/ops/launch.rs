@@ -9,7 +9,7 @@ use tilewright_kernels::ops::{self as kernels, LONGEST, LONGEST_OF_CLUSTER};
 use tilewright_lang as lang;
 
 use super::{Error, Rows};
-use crate::device::{Argument, Buffer, CacheKey, Device, DeviceKind};
+use crate::device::{Argument, CacheKey, Device, DeviceKind, Temporary};
 
 /// Elements that a program takes at least, where there are so many.
 const ELEMENTS: usize = 1024;
@@ -89,7 +89,7 @@ const SHARERS: usize = 512;
 
 /// Sums over rows that programs left in parts of their own.
 pub(super) struct Parts {
-    buffer: Buffer<f32>,
+    buffer: Temporary<f32>,
     count: usize,
     columns: usize,
 }
@@ -98,7 +98,7 @@ impl Parts {
     /// Room for the parts of a matrix.
     pub(super) fn new(device: &Device, (rows, columns): (usize, usize)) -> Result<Parts, Error> {
         let count = rows.min(SHARERS);
-        Ok(Parts { buffer: device.alloc(count * columns)?, count, columns })
+        Ok(Parts { buffer: device.temporary(count * columns)?, count, columns })
     }
 
     /// A row for each program.

@@ -143,7 +143,7 @@ impl Quantise {
         }
         let (shape, most) = (parts(x.extents()), self.scales != Scales::Given);
         let (rows, _) = scales.extents();
-        let found = device.alloc::<f32>(rows)?;
+        let found = device.temporary::<f32>(rows)?;
         let found = Rows::new(&found, rows, 1);
         match self.scales {
             Scales::PerRow => Reduce::AbsMax.rows(device, *x, found)?,

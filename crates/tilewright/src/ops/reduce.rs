@@ -132,7 +132,7 @@ impl Reduce {
             return reduce_rows(device, self.kind(), total, &x.flat(elements), result);
         }
         // What rows make is one row without gaps.
-        let parts = device.alloc::<f32>(rows)?;
+        let parts = device.temporary::<f32>(rows)?;
         reduce_rows(device, of_parts(self.kind()), 1.0, x, &Rows::new(&parts, rows, 1))?;
         reduce_rows(device, of_results(self.kind()), total, &Rows::new(&parts, 1, rows), result)
     }
@@ -208,7 +208,7 @@ fn reduce_rows<T: FloatItem, U: FloatItem>(
     if sharers == 1 {
         return reduce_alone(device, kind, numbers, x, results);
     }
-    let parts = device.alloc::<f32>(rows * sharers)?;
+    let parts = device.temporary::<f32>(rows * sharers)?;
     let parts = Rows::new(&parts, rows, sharers);
     reduce_steps(device, of_parts(kind), 1.0, x, &parts)?;
     reduce_alone(device, of_results(kind), numbers, &parts, results)
@@ -313,7 +313,7 @@ impl Arg {
                 kernels::arg_rows::stage::<T>(smallest, shape)
             });
         }
-        let ranks = device.alloc::<u64>(rows * sharers)?;
+        let ranks = device.temporary::<u64>(rows * sharers)?;
         let ranks = Rows::new(&ranks, rows, sharers);
         let first = key("arg_steps", &[T::ELEMENT], &[smallest.into()], [1, STEP]);
         let arguments: &[&dyn Argument] = &[&x.tensor(), &ranks.tensor()];
