@@ -21,6 +21,8 @@ pub(super) struct Gpu {
     context: Context,
     stream: Stream,
     turn: Mutex<()>,
+    /// What its code is compiled for: every launch asks.
+    arch: Arch,
 }
 
 /// Held while something that writes is enqueued.
@@ -37,7 +39,8 @@ impl Gpu {
     pub(super) fn open(ordinal: u32) -> Result<Gpu, CudaError> {
         let context = Context::new(ordinal)?;
         let stream = context.stream()?;
-        Ok(Gpu { context, stream, turn: Mutex::default() })
+        let arch = arch(context.device().compute_capability);
+        Ok(Gpu { context, stream, turn: Mutex::default(), arch })
     }
 
     pub(super) fn context(&self) -> &Context {
@@ -61,6 +64,10 @@ impl Gpu {
         });
         let slices = slices.collect::<Result<_, _>>()?;
         Ok(work(&self.stream, slices))
+    }
+
+    pub(super) fn arch(&self) -> Arch {
+        self.arch
     }
 
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
@@ -202,7 +209,7 @@ impl GpuMemory {
 }
 
 /// The most that kernels for a chip may use: everything of a chip that is known, what all have in common of one that is not.
-pub(super) fn arch(chip: ComputeCapability) -> Arch {
+fn arch(chip: ComputeCapability) -> Arch {
     let number = chip.major * 10 + chip.minor;
     let specific: Result<Arch, _> = format!("sm_{number}a").parse();
     let plain: Result<Arch, _> = format!("sm_{number}").parse();

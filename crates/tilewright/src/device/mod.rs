@@ -299,7 +299,7 @@ impl Device {
         match (self.backend(), &self.shared.recording) {
             (_, Some(recording)) => recording.chip.arch,
             (Backend::Host(_), None) => Arch::SM_90A,
-            (Backend::Gpu(gpu), None) => gpu::arch(gpu.context().device().compute_capability),
+            (Backend::Gpu(gpu), None) => gpu.arch(),
         }
     }
 
