@@ -15,14 +15,14 @@ use std::rc::Rc;
 
 use tilewright_hardware::{Major, MatrixDescriptor, SwizzleMode, smem_tile};
 use tilewright_ir::{
-    Align, Bytes, Cmp, Element, FenceProxy, Flags, Op, OpData, Opcode, Rank, Region, Space, Special, Type,
-    Uses, Value, Warps,
+    Align, Bytes, Cmp, Element, FenceProxy, Flags, Op, OpData, Opcode, Rank, Region, Registers, Space,
+    Special, Type, Uses, Value, Warps,
 };
 
 use super::assign::Box3;
 use super::dot::{Lines, warpgroup_rows};
-use super::layout::Layout;
-use super::pipeline::{Form, Left, Outer, Product};
+use super::layout::{Holder, Layout};
+use super::pipeline::{Form, Left, Outer, Pipeline, Product};
 use super::{Lowering, Result};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
@@ -53,11 +53,22 @@ impl Ring {
     }
 }
 
+/// Registers of threads that multiply and of those that load, if the latter are a warpgroup: together what a multiprocessor has.
+const MATH_REGISTERS: u32 = 232;
+const LOADER_REGISTERS: u32 = 40;
+
+/// Warps beside those that multiply, of which one thread loads: a warpgroup where two multiply and one block has a multiprocessor to itself, so
+/// that it can leave its registers to them. One warp more than eight would cost each thread a quarter of its registers.
+pub(super) fn loaders(pipeline: &Pipeline) -> u32 {
+    if pipeline.warps == 8 && pipeline.blocks == 1 { 4 } else { 1 }
+}
+
 impl Lowering<'_> {
     /// Lowers the function for a warp that loads and for warps that multiply.
     pub(super) fn specialised(&mut self) -> Result<()> {
         let Some(pipeline) = &self.pipeline else { return Ok(()) };
         let (stages, math, slot_bytes) = (pipeline.stages, pipeline.warps, pipeline.slot_bytes);
+        let loaders = loaders(pipeline);
         let shared = |this: &mut Self, bytes: u32, align: u32| {
             this.early(Opcode::Shared, [], [Bytes(bytes).into(), Align(align).into()], SHARED)
         };
@@ -74,12 +85,15 @@ impl Lowering<'_> {
             end: u16::try_from(end).unwrap_or(0),
         };
         // A fresh barrier counts as completed with parity 1: the first round of the loader does not wait.
-        for (name, warps, ring, loads) in
-            [("math", role(0, math), ring, false), ("loader", role(math, math + 1), ahead, true)]
-        {
+        for (name, warps, registers, ring, loads) in [
+            ("math", role(0, math), MATH_REGISTERS, ring, false),
+            ("loader", role(math, math + loaders), LOADER_REGISTERS, ahead, true),
+        ] {
             self.ring = Some(ring);
             self.loads = loads;
-            let op = self.push(Opcode::Role, [], [tilewright_ir::Attr::text(name), warps.into()], []);
+            let mut attrs = vec![tilewright_ir::Attr::text(name), warps.into()];
+            attrs.extend((loaders > 1).then_some(Registers(registers).into()));
+            let op = self.push(Opcode::Role, [], attrs, []);
             self.fill(op, |this, _| {
                 if !loads {
                     this.all_programs()?;
@@ -88,7 +102,10 @@ impl Lowering<'_> {
                 }
                 let all = this.u32(u32::MAX);
                 let elected = this.value(Opcode::Elect, [all], [], Type::BOOL);
-                let only = this.push(Opcode::If, [elected], [], []);
+                let (warp, first) = (this.number(Holder::Warp), this.u32(math));
+                let first = this.value(Opcode::Cmp, [warp, first], [Cmp::Eq.into()], Type::BOOL);
+                let one = if loaders > 1 { this.binary(Opcode::And, elected, first) } else { elected };
+                let only = this.push(Opcode::If, [one], [], []);
                 this.fill(only, |this, _| this.all_programs().map(|()| Vec::new()))?;
                 this.fill(only, |_, _| Ok(Vec::new()))?;
                 Ok(Vec::new())

@@ -162,7 +162,8 @@ fn lower_with(
     let specialises = pipeline.as_ref().is_some_and(|pipeline| pipeline.mechanism == Mechanism::Engine);
     let mut target = Func::new(func.name.clone());
     target.launch = func.launch;
-    target.launch.threads = Some([(plan.team.warps + u32::from(specialises)) * 32, 1, 1]);
+    let loaders = pipeline.as_ref().filter(|_| specialises).map_or(0, engine::loaders);
+    target.launch.threads = Some([(plan.team.warps + loaders) * 32, 1, 1]);
     let blocks = pipeline.as_ref().map_or_else(|| plan.blocks(func), |pipeline| pipeline.blocks);
     target.launch.min_blocks = func.launch.min_blocks.or(Some(blocks));
     target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
