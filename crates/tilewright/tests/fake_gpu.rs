@@ -435,20 +435,13 @@ fn programs_are_launched_in_the_shape_they_were_compiled_for() {
         let view = long.view([2, 131_072]);
         rows.run(&[&view, &view]).unwrap().expect_clean().unwrap();
         let [blocks, ..] = rows.variants()[0].cluster().unwrap();
-        // Of more rows than clusters run at once, some wait for their turn.
-        let many = device.alloc::<f32>(64 * 131_072).unwrap();
-        let view = many.view([64, 131_072]);
-        rows.run(&[&view, &view]).unwrap().expect_clean().unwrap();
 
         let launches = driver.launches();
         let shapes: Vec<_> = launches.iter().map(|launch| (launch.grid, launch.block)).collect();
         assert_eq!(shapes[..3], [([3, 2, 1], [threads, 1, 1]); 3]);
         assert_eq!(shapes[3].0, [1, 1, 1]);
         assert_eq!(shapes[4].0, [2 * blocks, 1, 1]);
-        let at_once = 228 * 1024 / (launches[5].shared + 1024) * device.chip().multiprocessors / blocks;
-        assert!((1..64).contains(&at_once), "{at_once}");
-        assert_eq!(shapes[5].0, [at_once * blocks, 1, 1]);
-        drop((x, a, b, long, many, add, product, rows, device));
+        drop((x, a, b, long, add, product, rows, device));
         assert_eq!((driver.leaks(), driver.faults()), (vec![], vec![]));
     });
 }

@@ -291,20 +291,21 @@ impl Lowering<'_> {
             } else {
                 self.touch(&piece, true);
             }
-            let place = self.value(Opcode::PtrAdd, [own, column], [], Type::Pointer(Space::Shared));
             let targets: Vec<Value> = if at.blocks {
                 let all = 0..self.team().blocks;
                 all.map(|block| {
                     let block = self.u32(block);
-                    self.value(Opcode::MapCluster, [place, block], [], Type::Pointer(Space::Cluster))
+                    self.value(Opcode::MapCluster, [own, block], [], Type::Pointer(Space::Cluster))
                 })
                 .collect()
             } else {
-                vec![place]
+                vec![own]
             };
             for target in targets {
+                let ty = self.builder.func.ty(target);
+                let place = self.value(Opcode::PtrAdd, [target, column], [], ty);
                 for (i, &value) in (0u32..).zip(values) {
-                    let address = self.further(target, i * at.along * size);
+                    let address = self.further(place, i * at.along * size);
                     match at.writes {
                         None => self.push(Opcode::Store, [address, value], [], []),
                         Some(here) => self.push(Opcode::StoreIf, [address, value, here], [], []),

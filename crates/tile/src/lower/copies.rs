@@ -158,7 +158,7 @@ impl Lowering<'_> {
         let first = self.is_first(&layout);
         let mut copies = Vec::with_capacity(runs.len());
         for run in runs {
-            let offset = layout.offset(run.registers.start);
+            let offset = layout.offset(run.registers[0]);
             let to = self.unit_address(base, lines, (line, offset[slow]), (unit, offset[fast] / vector));
             let read = run.inside.map(|inside| {
                 let all = self.u32(UNIT);

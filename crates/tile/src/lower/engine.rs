@@ -15,8 +15,8 @@ use std::rc::Rc;
 
 use tilewright_hardware::{Major, MatrixDescriptor, SwizzleMode, smem_tile};
 use tilewright_ir::{
-    Align, Bytes, Cmp, Element, FenceProxy, Flags, Op, OpData, Opcode, Rank, Region, Registers, Space, Type,
-    Uses, Value, Warps,
+    Align, Bytes, Cmp, Element, FenceProxy, Flags, Op, OpData, Opcode, Rank, Region, Registers, Space,
+    Special, Type, Uses, Value, Warps,
 };
 
 use super::assign::Box3;
@@ -117,13 +117,34 @@ impl Lowering<'_> {
     /// The program of this block; or one after the other, with what the next one needs on its way while the one before stores.
     fn all_programs(&mut self) -> Result<()> {
         let body = self.source.body();
-        let Some(queue) = self.queue() else { return self.region(body) };
+        let Some(programs) = self.programs else { return self.region(body) };
+        let special =
+            |this: &mut Self, which: Special| this.value(Opcode::Special, [], [which.into()], Type::U32);
+        let (first, apart) = (special(self, Special::CtaidX), special(self, Special::NctaidX));
+        let [width, height, depth] = programs;
+        let layer = self.binary(Opcode::Mul, width, height);
+        let all = self.binary(Opcode::Mul, layer, depth);
         let ring = self.ring_values();
-        self.take_turns(&queue, &ring, |this, _, ring| {
-            this.set_ring(ring);
+        let types = vec![Type::U32; ring.len()];
+        let op = self.push(Opcode::For, [first, all, apart].into_iter().chain(ring), [], types.clone());
+        self.turns.push(op);
+        let before = self.enter_loop_of(&[body]);
+        self.fill(op, |this, region| {
+            let number = this.builder.func.add_arg(region, Type::U32);
+            let ring: Vec<Value> = types.iter().map(|&ty| this.builder.func.add_arg(region, ty)).collect();
+            this.set_ring(&ring);
+            let row = this.binary(Opcode::Div, number, width);
+            this.program = Some([
+                this.binary(Opcode::Rem, number, width),
+                this.binary(Opcode::Rem, row, height),
+                this.binary(Opcode::Div, number, layer),
+            ]);
             this.region(body)?;
             Ok(this.ring_values())
-        })
+        })?;
+        self.program = None;
+        self.leave_loop(before);
+        Ok(())
     }
 
     /// One thread makes the barriers, and all wait for it.

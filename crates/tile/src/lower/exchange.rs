@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use tilewright_ir::{Align, Bytes, Constant, Element, Flags, Opcode, Order, Space, Type, Value};
+use tilewright_ir::{Align, Bytes, Element, Flags, Opcode, Order, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
@@ -31,17 +31,6 @@ pub(super) struct Scratch {
     remote: Vec<Range<u32>>,
     /// What this program did to global memory since its threads met last.
     global: Vec<Touched>,
-    /// If programs take turns: where this one's half is, and how many bytes that is from the start of the other.
-    half: Option<Half>,
-    /// Whether all threads of the program have met in this turn, whichever way they went.
-    met: bool,
-}
-
-/// The half of the memory that belongs to a turn.
-#[derive(Debug, Clone, Copy)]
-struct Half {
-    start: Value,
-    bytes: Value,
 }
 
 /// What has happened since the last barrier.
@@ -50,7 +39,6 @@ pub(super) struct State {
     pending: Vec<(Range<u32>, bool)>,
     remote: Vec<Range<u32>>,
     global: Vec<Touched>,
-    met: bool,
 }
 
 /// An access to global memory: whose, whether it writes, and what it is about, so that threads that come back to their own elements need not
@@ -92,24 +80,22 @@ const TURN: u32 = 24 * 1024;
 
 impl Scratch {
     pub(super) fn state(&self) -> State {
-        let (pending, remote, global) = (self.pending.clone(), self.remote.clone(), self.global.clone());
-        State { pending, remote, global, met: self.met }
+        State { pending: self.pending.clone(), remote: self.remote.clone(), global: self.global.clone() }
     }
 
     pub(super) fn restore(&mut self, state: State) {
-        let State { pending, remote, global, met } = state;
-        (self.pending, self.remote, self.global, self.met) = (pending, remote, global, met);
+        let State { pending, remote, global } = state;
+        (self.pending, self.remote, self.global) = (pending, remote, global);
     }
 
     /// Bytes that exchanges take.
     pub(super) fn size(&self) -> u32 {
-        if self.half.is_some() { 2 * self.size.next_multiple_of(16) } else { self.size }
+        self.size
     }
 
     /// What may have happened where several ways meet.
     pub(super) fn join(&mut self, states: Vec<State>) {
         (self.pending, self.remote, self.global) = (Vec::new(), Vec::new(), Vec::new());
-        self.met = states.iter().all(|state| state.met);
         for state in states {
             self.pending.extend(state.pending);
             self.remote.extend(state.remote);
@@ -154,56 +140,24 @@ impl Lowering<'_> {
     /// A piece of shared memory for an exchange, and its address.
     pub(super) fn scratch(&mut self, bytes: u32) -> (Range<u32>, Value) {
         let piece = self.scratch.take(bytes);
-        let base = self.scratch.half.map_or_else(|| self.scratch_base(), |half| half.start);
+        let base = match self.scratch.base {
+            Some(base) => base,
+            None => {
+                // The size is set when it is known.
+                let base = self.early(Opcode::Shared, [], [Bytes(16).into(), Align(16).into()], SHARED);
+                self.scratch.base = Some(base);
+                base
+            }
+        };
         let offset = self.constant(Type::U32, u64::from(piece.start));
         let address = self.early(Opcode::PtrAdd, [base, offset], [], SHARED);
         (piece, address)
     }
 
-    fn scratch_base(&mut self) -> Value {
-        match self.scratch.base {
-            Some(base) => base,
-            None => {
-                // The size is set when it is known.
-                let base = self.fixed(Opcode::Shared, [Bytes(16).into(), Align(16).into()], SHARED);
-                *self.scratch.base.insert(base)
-            }
-        }
-    }
-
     /// Gives the scratch memory its final size.
     pub(super) fn place_scratch(&mut self) {
-        let size = self.scratch.size();
-        let (base, half) = (self.scratch.base, self.scratch.half.map(|half| half.bytes));
-        if let Some(op) = base.and_then(|base| self.builder.func.def_op(base)) {
-            self.builder.func.op_mut(op).set(Bytes(size.max(16)));
-        }
-        if let Some(op) = half.and_then(|half| self.builder.func.def_op(half)) {
-            self.builder.func.op_mut(op).set(Constant(u64::from(size / 2)));
-        }
-    }
-
-    /// Begins a turn, of this parity. Turns have halves of the memory alternately: what a turn leaves behind is out of the way of the next, and
-    /// nobody looks at it any more when it is overwritten, as all have met in between.
-    pub(super) fn begin_turn(&mut self, parity: Value) {
-        let base = self.scratch_base();
-        // The number is set when it is known.
-        let bytes = self.fixed(Opcode::Const, [Constant(0).into()], Type::U32);
-        let distance = self.binary(Opcode::Mul, parity, bytes);
-        let start = self.value(Opcode::PtrAdd, [base, distance], [], SHARED);
-        self.scratch.half = Some(Half { start, bytes });
-        self.scratch.restore(State {
-            pending: Vec::new(),
-            remote: Vec::new(),
-            global: Vec::new(),
-            met: false,
-        });
-    }
-
-    /// Ends a turn: all meet, unless they have.
-    pub(super) fn end_turn(&mut self) {
-        if self.scratch.size > 0 && !self.scratch.met {
-            if self.team().blocks == 1 { self.block_barrier() } else { self.cluster_barrier() }
+        if let Some(op) = self.scratch.base.and_then(|base| self.builder.func.def_op(base)) {
+            self.builder.func.op_mut(op).set(Bytes(self.scratch.size.max(16)));
         }
     }
 
@@ -235,7 +189,6 @@ impl Lowering<'_> {
         let done = std::mem::take(&mut self.scratch.pending);
         if self.team().blocks == 1 {
             self.scratch.global.clear();
-            self.scratch.met = true;
         } else {
             // Another block may be behind: what this one has done with a piece, that one may still do.
             self.scratch.remote.extend(done.into_iter().map(|(piece, _)| piece));
@@ -273,7 +226,6 @@ impl Lowering<'_> {
         self.scratch.pending.clear();
         self.scratch.remote.clear();
         self.scratch.global.clear();
-        self.scratch.met = true;
     }
 
     /// Says that blocks are about to write to a piece of each other's memory: all of them run, and nobody reads there any more.

@@ -4,11 +4,10 @@
 //! tensor are not touched: a load gives the padding for them, a store leaves them out. Of threads that hold copies, the first one stores.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::rc::Rc;
 
 use tilewright_hardware::Arch;
-use tilewright_ir::{Attr, AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type, Value};
+use tilewright_ir::{AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Box3, Order, constant, memory_order, missing};
@@ -18,19 +17,10 @@ use super::{Held, LowerError, Lowering, Result, Tile};
 
 /// Registers that lie side by side in memory and move in one access.
 pub(super) struct Run {
-    pub(super) registers: Range<usize>,
+    /// The first and those after it.
+    pub(super) registers: Vec<usize>,
     pub(super) address: Value,
     pub(super) inside: Option<Value>,
-}
-
-/// Which elements of a box lie inside of its tensor, as far as somebody has asked.
-pub(super) struct Bounds {
-    /// Where the thread's first register stands in the tensor.
-    starts: Vec<Value>,
-    /// Axes along which all do.
-    free: Vec<bool>,
-    checks: HashMap<(usize, u32), Value>,
-    masks: HashMap<Vec<(usize, u32)>, Option<Value>>,
 }
 
 impl Lowering<'_> {
@@ -46,43 +36,31 @@ impl Lowering<'_> {
         let mut registers = vec![pad; layout.count()];
         let hints = hints(data);
         for run in runs {
-            self.read(&run, pad, element, &hints, &mut registers);
+            let count = u16::try_from(run.registers.len()).unwrap_or(1);
+            let ty = if count == 1 { Type::Scalar(element) } else { Type::Vector(element, count) };
+            let loaded = match run.inside {
+                None => self.value(Opcode::Load, [run.address], hints.clone(), ty),
+                Some(inside) => {
+                    let other = if count == 1 {
+                        pad
+                    } else {
+                        self.value(Opcode::Pack, vec![pad; usize::from(count)], [], ty)
+                    };
+                    self.value(Opcode::LoadIf, [run.address, inside, other], hints.clone(), ty)
+                }
+            };
+            for (i, &register) in (0u32..).zip(&run.registers) {
+                registers[register] = if count == 1 {
+                    loaded
+                } else {
+                    self.value(Opcode::Extract, [loaded], [Index(i).into()], Type::Scalar(element))
+                };
+            }
         }
         let tile = Tile { layout, registers };
         let tile = self.convert(tile, &chosen, element);
         self.hold(result, Held::Tile(tile));
         Ok(())
-    }
-
-    /// One access of a load.
-    pub(super) fn read(
-        &mut self,
-        run: &Run,
-        pad: Value,
-        element: Element,
-        hints: &[Attr],
-        registers: &mut [Value],
-    ) {
-        let count = u16::try_from(run.registers.len()).unwrap_or(1);
-        let ty = if count == 1 { Type::Scalar(element) } else { Type::Vector(element, count) };
-        let loaded = match run.inside {
-            None => self.value(Opcode::Load, [run.address], hints.to_vec(), ty),
-            Some(inside) => {
-                let other = if count == 1 {
-                    pad
-                } else {
-                    self.value(Opcode::Pack, vec![pad; usize::from(count)], [], ty)
-                };
-                self.value(Opcode::LoadIf, [run.address, inside, other], hints.to_vec(), ty)
-            }
-        };
-        for (i, register) in (0u32..).zip(run.registers.clone()) {
-            registers[register] = if count == 1 {
-                loaded
-            } else {
-                self.value(Opcode::Extract, [loaded], [Index(i).into()], Type::Scalar(element))
-            };
-        }
     }
 
     pub(super) fn store(&mut self, data: &OpData) -> Result<()> {
@@ -97,7 +75,7 @@ impl Lowering<'_> {
         let first = self.is_first(&layout);
         let hints = hints(data);
         for run in runs {
-            let parts = tile.registers[run.registers.clone()].to_vec();
+            let parts: Vec<Value> = run.registers.iter().map(|&register| tile.registers[register]).collect();
             let whole = match parts[..] {
                 [one] => one,
                 _ => {
@@ -144,7 +122,7 @@ impl Lowering<'_> {
     }
 
     /// A box is about to be read or written, by threads that each have their own elements of it unless some hold copies.
-    pub(super) fn touch_box(
+    fn touch_box(
         &mut self,
         data: &OpData,
         place: &[Value],
@@ -166,7 +144,7 @@ impl Lowering<'_> {
         self.touch_global(Touched { root, writes, place: None, in_text: true });
     }
 
-    pub(super) fn checked_element(&self, data: &OpData, tile: Value) -> Result<Element, LowerError> {
+    fn checked_element(&self, data: &OpData, tile: Value) -> Result<Element, LowerError> {
         let element = self.element(tile);
         if !element.bits().is_multiple_of(8) && !element.is_bool() {
             return Err(self.unsupported(
@@ -233,11 +211,15 @@ impl Lowering<'_> {
         }
 
         // The thread's own place, and how far along each axis it may go.
-        let mut bounds = self.bounds(&parts, layout);
         let mut address = self.scalar(data.operands[0]);
+        let mut starts = Vec::with_capacity(rank);
         for axis in 0..rank {
+            let (start, base) = (self.scalar(parts.starts[axis]), self.base(layout, axis));
+            let base = self.value(Opcode::Bitcast, [base], [], Type::I32);
+            let at = self.binary(Opcode::Add, start, base);
+            starts.push(at);
             let stride = self.scalar(parts.strides[axis]);
-            let wide = self.value(Opcode::Cvt, [bounds.starts[axis]], [], Type::I64);
+            let wide = self.value(Opcode::Cvt, [at], [], Type::I64);
             let elements = self.binary(Opcode::Mul, wide, stride);
             let size = self.i64(bytes);
             let distance = self.binary(Opcode::Mul, elements, size);
@@ -248,7 +230,10 @@ impl Lowering<'_> {
                 Type::Pointer(tilewright_ir::Space::Global),
             );
         }
+        let free: Vec<bool> = (0..rank).map(|axis| self.never_leaves(&parts, layout, axis)).collect();
+        let mut checks: HashMap<(usize, u32), Value> = HashMap::new();
         let mut moved: HashMap<(usize, u32), Value> = HashMap::new();
+        let mut masks: HashMap<Vec<(usize, u32)>, Option<Value>> = HashMap::new();
         let mut runs = Vec::new();
         for first in (0..layout.count()).step_by(vector as usize) {
             let offset = layout.offset(first);
@@ -285,57 +270,33 @@ impl Lowering<'_> {
                     Type::Pointer(tilewright_ir::Space::Global),
                 );
             }
-            let inside = self.inside(&mut bounds, &parts, layout, &offset);
-            runs.push(Run { registers: first..first + vector as usize, address: place, inside });
+            let key: Vec<(usize, u32)> =
+                (0..rank).filter(|&axis| !free[axis]).map(|axis| (axis, offset[axis])).collect();
+            let inside = match masks.get(&key) {
+                Some(&known) => known,
+                None => {
+                    let mut all = None;
+                    for &(axis, further) in &key {
+                        let check = match checks.get(&(axis, further)) {
+                            Some(&known) => known,
+                            None => {
+                                let check = self.in_bounds(&parts, &starts, axis, further);
+                                checks.insert((axis, further), check);
+                                check
+                            }
+                        };
+                        all = self.both(all, Some(check));
+                    }
+                    masks.insert(key, all);
+                    all
+                }
+            };
+            // What the layout holds behind the end of the tile must not be touched even if the tensor goes on there.
+            let own = self.is_inside(layout, &offset);
+            let inside = self.both(inside, own);
+            runs.push(Run { registers: (first..first + vector as usize).collect(), address: place, inside });
         }
         runs
-    }
-
-    /// What is known of a box before its elements are looked at.
-    pub(super) fn bounds(&mut self, parts: &Box3<'_>, layout: &Layout) -> Bounds {
-        let axes = 0..layout.shape.rank();
-        let starts = axes.clone().map(|axis| {
-            let (start, base) = (self.scalar(parts.starts[axis]), self.base(layout, axis));
-            let base = self.value(Opcode::Bitcast, [base], [], Type::I32);
-            self.binary(Opcode::Add, start, base)
-        });
-        let starts = starts.collect();
-        let free = axes.map(|axis| self.never_leaves(parts, layout, axis)).collect();
-        Bounds { starts, free, checks: HashMap::new(), masks: HashMap::new() }
-    }
-
-    /// Whether the element of a register is one of the tensor and of the tile; none if it certainly is.
-    pub(super) fn inside(
-        &mut self,
-        bounds: &mut Bounds,
-        parts: &Box3<'_>,
-        layout: &Layout,
-        offset: &[u32],
-    ) -> Option<Value> {
-        let key: Vec<(usize, u32)> =
-            offset.iter().copied().enumerate().filter(|&(axis, _)| !bounds.free[axis]).collect();
-        let inside = match bounds.masks.get(&key) {
-            Some(&known) => known,
-            None => {
-                let mut all = None;
-                for &(axis, further) in &key {
-                    let check = match bounds.checks.get(&(axis, further)) {
-                        Some(&known) => known,
-                        None => {
-                            let check = self.in_bounds(parts, &bounds.starts, axis, further);
-                            bounds.checks.insert((axis, further), check);
-                            check
-                        }
-                    };
-                    all = self.both(all, Some(check));
-                }
-                bounds.masks.insert(key, all);
-                all
-            }
-        };
-        // What the layout holds behind the end of the tile must not be touched even if the tensor goes on there.
-        let own = self.is_inside(layout, offset);
-        self.both(inside, own)
     }
 
     fn in_bounds(&mut self, parts: &Box3<'_>, starts: &[Value], axis: usize, further: u32) -> Value {
@@ -348,7 +309,7 @@ impl Lowering<'_> {
     }
 
     /// Whether it is known here that the box stays inside of the tensor along an axis.
-    pub(super) fn never_leaves(&self, parts: &Box3<'_>, layout: &Layout, axis: usize) -> bool {
+    fn never_leaves(&self, parts: &Box3<'_>, layout: &Layout, axis: usize) -> bool {
         let start = constant(self.source, parts.starts[axis]);
         let extent = constant(self.source, parts.extents[axis]);
         match (start, extent) {
@@ -488,7 +449,7 @@ impl Lowering<'_> {
 }
 
 /// The cache hints of an access.
-fn hints(data: &OpData) -> Vec<Attr> {
+fn hints(data: &OpData) -> Vec<tilewright_ir::Attr> {
     data.attrs.iter().filter(|attr| matches!(attr.kind, AttrKind::Cache | AttrKind::Evict)).cloned().collect()
 }
 

@@ -4,8 +4,8 @@
 //! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
 //! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
 //! shapes, [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves; a [`pipeline`] finds the factors that can be loaded ahead, by the copy [`engine`] or by [`copies`] of all
-//! threads; long rows [`stream`] from one program to the next where programs take [`turns`]; [`exchange`] moves elements between threads through
-//! shared memory and knows where barriers must be; [`sink`] puts what threads know of themselves to where it is needed.
+//! threads; [`exchange`] moves elements between threads through shared memory and knows where barriers must be; [`sink`] puts what threads know
+//! of themselves to where it is needed.
 //!
 //! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
 //! `tile_reduce` and `dot` combine. A program is one block, or with `cluster` a cluster of them along x: the grid is then that many times as
@@ -28,8 +28,6 @@ mod positions;
 mod rearrange;
 mod scan;
 mod sink;
-mod stream;
-mod turns;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -47,7 +45,6 @@ use exchange::{Scratch, State, Touched};
 use layout::{Layout, Team};
 use pipeline::{Mechanism, Pipeline, root};
 use positions::Positions;
-use stream::Streams;
 
 pub use pipeline::{MapParameter, Number};
 
@@ -58,8 +55,8 @@ pub struct Lowered {
     pub func: Func,
     /// Tensor maps that a launch must make and pass after the author's parameters, in this order.
     pub maps: Vec<MapParameter>,
-    /// If programs take turns: of how many blocks on each multiprocessor. The launch needs no more than that, all along x and in whole
-    /// clusters, and passes the numbers of programs along x, y and z, each a `u32`, after the maps.
+    /// If programs take turns: of how many blocks on each multiprocessor. The launch needs no more than that, all along x, and passes the
+    /// numbers of programs along x, y and z, each a `u32`, after the maps.
     pub resident: Option<u32>,
     /// What was done, and what could not be, with the author's line.
     pub remarks: Vec<Remark>,
@@ -132,7 +129,7 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
             for (loc, what) in pipeline.describe(func) {
                 context.remark("tile", func, loc, RemarkKind::Applied, what);
             }
-            let (lowered, used) = lower_with(func, arch, align.clone(), (Some(pipeline), 0), context)?;
+            let (lowered, used) = lower_with(func, arch, align.clone(), Some(pipeline), context)?;
             let fits = shared_bytes(&lowered.func) <= arch.limits().shared_per_block;
             if fits && (attempt == 1 || used == 0) {
                 return Ok(lowered);
@@ -140,11 +137,7 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
             scratch = used;
         }
     }
-    let (lowered, scratch) = lower_with(func, arch, align.clone(), (None, 0), context.clone())?;
-    if lowered.resident.is_none() || scratch == 0 {
-        return Ok(lowered);
-    }
-    lower_with(func, arch, align, (None, scratch), context).map(|(lowered, _)| lowered)
+    lower_with(func, arch, align, None, context).map(|(lowered, _)| lowered)
 }
 
 /// Shared memory of a function, with what alignment may cost.
@@ -157,12 +150,12 @@ fn shared_bytes(func: &Func) -> u32 {
     .sum()
 }
 
-/// With loads that run ahead, or without: then with so much shared memory for exchanges beside rows that stream. And how much exchanges took.
+/// With loads that run ahead, or without; and how much shared memory exchanges took.
 fn lower_with(
     func: &Func,
     arch: Arch,
     align: Alignment,
-    (pipeline, scratch): (Option<Pipeline>, u32),
+    pipeline: Option<Pipeline>,
     context: Context,
 ) -> Result<(Lowered, u32), LowerError> {
     let plan = Plan::of(func, arch, &align, pipeline.as_ref());
@@ -171,29 +164,17 @@ fn lower_with(
     target.launch = func.launch;
     let loaders = pipeline.as_ref().filter(|_| specialises).map_or(0, engine::loaders);
     target.launch.threads = Some([(plan.team.warps + loaders) * 32, 1, 1]);
-    let asked = func.launch.min_blocks;
-    let streams = match pipeline {
-        Some(_) => Streams::default(),
-        None => Streams::of(func, arch, &align, &plan, (asked.unwrap_or(plan.blocks(func, true)), scratch)),
-    };
-    let blocks = match &pipeline {
-        Some(pipeline) => pipeline.blocks,
-        None => plan.blocks(func, !streams.is_empty()),
-    };
-    target.launch.min_blocks = asked.or(Some(blocks));
+    let blocks = pipeline.as_ref().map_or_else(|| plan.blocks(func), |pipeline| pipeline.blocks);
+    target.launch.min_blocks = func.launch.min_blocks.or(Some(blocks));
     target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
     target.locations = func.locations.clone();
-    let resident = match &pipeline {
-        Some(pipeline) => (specialises && pipeline.takes_turns(func)).then_some(blocks),
-        None => (!streams.is_empty()).then_some(asked.unwrap_or(blocks)),
-    };
+    let resident = pipeline.as_ref().filter(|p| specialises && p.takes_turns(func)).map(|_| blocks);
     let mut lowering = Lowering {
         source: func,
         arch,
         align,
         plan,
         builder: Builder::new(target),
-        fixed: Vec::new(),
         prologue: Vec::new(),
         constants: HashMap::new(),
         positions: Positions::default(),
@@ -201,7 +182,6 @@ fn lower_with(
         held: vec![None; func.value_count()],
         specialises,
         pipeline,
-        streams,
         map_values: Vec::new(),
         panels: None,
         programs: None,
@@ -228,8 +208,6 @@ fn lower_with(
         resident.map(|_| PROGRAMS.map(|name| lowering.builder.func.add_param(name, Type::U32, 0)));
     if lowering.specialises {
         lowering.specialised()?;
-    } else if !lowering.streams.is_empty() {
-        lowering.streamed()?;
     } else {
         lowering.announce();
         lowering.region(func.body())?;
@@ -302,9 +280,7 @@ struct Lowering<'a> {
     align: Alignment,
     plan: Plan,
     builder: Builder,
-    /// Ops that stand before all others: constants and shared memory.
-    fixed: Vec<Op>,
-    /// What threads know of themselves: behind those, or where a turn begins.
+    /// Ops that stand before all others: constants, and what threads know of themselves.
     prologue: Vec<Op>,
     constants: HashMap<(Type, u64), Value>,
     positions: Positions,
@@ -314,8 +290,6 @@ struct Lowering<'a> {
     pipeline: Option<Pipeline>,
     specialises: bool,
     map_values: Vec<Value>,
-    /// Loads that the copy engine makes a turn ahead.
-    streams: Streams,
     /// Shared memory for tiles on their way out.
     panels: Option<Value>,
     /// If programs take turns: how many there are, and whose turn it is.
@@ -353,8 +327,7 @@ struct Turn {
 impl Lowering<'_> {
     fn finish(mut self) -> Lowered {
         self.place_scratch();
-        let early = self.fixed.into_iter().chain(self.prologue).collect();
-        sink::sink(&mut self.builder.func, early, &self.turns);
+        sink::sink(&mut self.builder.func, self.prologue, &self.turns);
         let maps = self.pipeline.map(|pipeline| pipeline.maps).unwrap_or_default();
         Lowered { func: self.builder.finish(), maps, resident: None, remarks: self.context.remarks }
     }
@@ -417,15 +390,12 @@ impl Lowering<'_> {
             Opcode::TileReduce => self.reduce(data),
             Opcode::TileScan => self.scan(data),
             Opcode::Dot => self.dot(op, data),
-            Opcode::TileLoad if self.stream_in(op, data)? => {}
             Opcode::TileLoad => self.load(data)?,
             Opcode::TileStore if self.copy_out(op, data) => {}
             Opcode::TileStore => self.store(data)?,
             Opcode::Gather => self.gather(data),
             Opcode::Scatter => self.scatter(data),
             Opcode::TileAtomic => self.atomic(data),
-            // What streams is on its way already.
-            Opcode::BulkPrefetch if self.streams.bring(self.source, data.operands[0]) => {}
             Opcode::BulkPrefetch => self.prefetch(data),
             Opcode::For => self.for_loop(data)?,
             Opcode::While => self.while_loop(data)?,
@@ -610,18 +580,11 @@ impl Lowering<'_> {
         self.builder.func.op(op).results[0]
     }
 
-    /// A value that is made of nothing, before everything else.
-    fn fixed(&mut self, code: Opcode, attrs: impl IntoIterator<Item = Attr>, ty: Type) -> Value {
-        let op = self.builder.func.new_op(code, [], attrs, [ty], Loc::NONE);
-        self.fixed.push(op);
-        self.builder.func.op(op).results[0]
-    }
-
     fn constant(&mut self, ty: Type, bits: u64) -> Value {
         if let Some(&known) = self.constants.get(&(ty, bits)) {
             return known;
         }
-        let value = self.fixed(Opcode::Const, [Constant(bits).into()], ty);
+        let value = self.early(Opcode::Const, [], [Constant(bits).into()], ty);
         self.constants.insert((ty, bits), value);
         value
     }
@@ -641,16 +604,6 @@ impl Lowering<'_> {
         self.push(Opcode::Yield, end, [], []);
         self.builder.close();
         Ok(())
-    }
-
-    /// What is done where a condition holds.
-    fn when(&mut self, condition: Value, body: impl FnOnce(&mut Self)) {
-        let op = self.push(Opcode::If, [condition], [], []);
-        let _ = self.fill(op, |this, _| {
-            body(this);
-            Ok(Vec::new())
-        });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
     }
 
     fn remark(&mut self, kind: RemarkKind, message: String) {
@@ -818,9 +771,13 @@ impl Lowering<'_> {
 
     /// What was under way before a loop; a round of it may follow another.
     fn enter_loop(&mut self, data: &OpData) -> State {
+        self.enter_loop_of(&data.regions)
+    }
+
+    fn enter_loop_of(&mut self, regions: &[Region]) -> State {
         let before = self.scratch.state();
         let mut ops = Vec::new();
-        data.regions.iter().for_each(|&region| self.source.walk_region(region, &mut ops));
+        regions.iter().for_each(|&region| self.source.walk_region(region, &mut ops));
         let touched = ops.into_iter().filter_map(|op| {
             let data = self.source.op(op);
             let access = data.info().effects.accesses.first()?;

@@ -208,12 +208,17 @@ impl Lowering<'_> {
         }
     }
 
-    /// What the first thread of the block does, which is one of those that multiply.
-    pub(super) fn on_first(&mut self, body: impl FnOnce(&mut Self)) {
+    /// What the first thread of those that multiply does.
+    fn on_first(&mut self, body: impl FnOnce(&mut Self)) {
         let (lane, warp) = (self.number(Holder::Lane), self.number(Holder::Warp));
         let zero = self.u32(0);
         let either = self.early(Opcode::Or, [lane, warp], [], Type::U32);
         let first = self.early(Opcode::Cmp, [either, zero], [Cmp::Eq.into()], Type::BOOL);
-        self.when(first, body);
+        let op = self.push(Opcode::If, [first], [], []);
+        let _ = self.fill(op, |this, _| {
+            body(this);
+            Ok(Vec::new())
+        });
+        let _ = self.fill(op, |_, _| Ok(Vec::new()));
     }
 }

@@ -1,19 +1,18 @@
 //! What a thread knows of itself: its numbers, and where its elements stand.
 //!
-//! All of it is made once, before everything else in the function, or in each round [afresh](Lowering::afresh).
+//! All of it is made once, before everything else in the function.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use tilewright_ir::{Cmp, Opcode, Shuffle, Special, Type, Value};
+use tilewright_ir::{Cmp, Opcode, Special, Type, Value};
 
+use super::Lowering;
 use super::layout::{Digit, Holder, LANES, Layout};
-use super::{Lowering, Result};
 
 /// What has been made so far.
 #[derive(Debug, Default)]
 pub(super) struct Positions {
-    thread: Option<Value>,
     numbers: HashMap<Holder, Value>,
     sums: HashMap<Vec<(Holder, u32, u32, u32)>, Value>,
     inside: HashMap<(Value, u32, u32), Value>,
@@ -26,49 +25,21 @@ impl Lowering<'_> {
         if let Some(&known) = self.positions.numbers.get(&holder) {
             return known;
         }
+        let special = if holder == Holder::Block { Special::ClusterCtarank } else { Special::TidX };
+        let thread = self.early(Opcode::Special, [], [special.into()], Type::U32);
         let number = match holder {
-            Holder::Block => self.early(Opcode::Special, [], [Special::ClusterCtarank.into()], Type::U32),
+            Holder::Block => thread,
             Holder::Lane => {
-                let (thread, mask) = (self.thread(), self.u32(LANES - 1));
+                let mask = self.u32(LANES - 1);
                 self.early(Opcode::And, [thread, mask], [], Type::U32)
             }
             Holder::Warp => {
-                let (thread, five) = (self.thread(), self.u32(5));
+                let five = self.u32(5);
                 self.early(Opcode::Shr, [thread, five], [], Type::U32)
             }
         };
         self.positions.numbers.insert(holder, number);
         number
-    }
-
-    /// The number of this thread in its block.
-    fn thread(&mut self) -> Value {
-        match self.positions.thread {
-            Some(known) => known,
-            None => {
-                let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
-                *self.positions.thread.insert(thread)
-            }
-        }
-    }
-
-    /// Lowers what is repeated so that threads find out anew in each round where their elements stand. Kept from one round to the next, that
-    /// would take more registers than there are. Its number a thread gets from itself by a shuffle, which compilers leave where it is.
-    pub(super) fn afresh<R>(&mut self, round: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
-        let (thread, lane, all) = (self.thread(), self.number(Holder::Lane), self.u32(u32::MAX));
-        let types = [Type::U32, Type::BOOL];
-        let op = self.push(Opcode::Shuffle, [thread, lane, all], [Shuffle::Index.into()], types);
-        let thread = self.builder.func.op(op).results[0];
-        let here = Positions { thread: Some(thread), ..Positions::default() };
-        let positions = std::mem::replace(&mut self.positions, here);
-        let prologue = std::mem::take(&mut self.prologue);
-        let region = self.builder.region();
-        let start = self.builder.func.region(region).ops.len();
-        let result = round(self)?;
-        let own = std::mem::replace(&mut self.prologue, prologue);
-        self.builder.func.region_mut(region).ops.splice(start..start, own);
-        self.positions = positions;
-        Ok(result)
     }
 
     /// The value of one digit of this thread.

@@ -380,16 +380,6 @@ impl Body {
         self.enqueue(&launch, self.overlaps, passed)
     }
 
-    /// If its blocks come in clusters: how many clusters a GPU runs at once, as its driver says. None elsewhere.
-    pub(super) fn clusters_at_once(&self) -> Result<Option<u32>, DeviceError> {
-        let (Entry::Gpu(gpu, kernel), Some(block), Some(cluster)) = (&self.entry, self.block, self.cluster)
-        else {
-            return Ok(None);
-        };
-        let config = LaunchConfig::new(cluster, block).shared(self.shared_bytes).cluster(cluster);
-        Ok(Some(kernel.active_clusters(gpu.stream(), &config)?))
-    }
-
     fn enqueue(&self, launch: &Launch, overlaps: bool, passed: &[Passed<'_>]) -> Result<Report, DeviceError> {
         let name = self.name.clone();
         match &self.entry {

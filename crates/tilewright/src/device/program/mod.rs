@@ -269,7 +269,7 @@ impl Body {
                 _ => None,
             };
             let names: Vec<&str> = self.kernel.parameters().map(|(name, ..)| name).collect();
-            Entry::new(device, *key, body, Variant::new(facts, made), &names)
+            Ok(Entry::new(device, *key, body, Variant::new(facts, made), &names))
         })
     }
 
@@ -468,21 +468,22 @@ impl Program {
             return Ok(Report::done(body.name.clone()));
         }
         let entry = body.variant(&self.device, &key.on_grid(grid))?;
-        let blocks = entry.variant.blocks();
-        let mut wide = self.fits(grid, blocks)?;
+        let blocks = entry.variant.cluster().map_or(1, |[blocks, ..]| blocks);
+        let grid = self.fits(grid, blocks)?;
         match &entry.body {
             Some(compiled) => {
                 let mut arguments = body.expand(passed);
                 let maps = body.maps(&self.device, &entry, &arguments)?;
                 arguments.extend(maps.iter().map(|map| Passed::Map(&map.spec, &map.map, &map.memory)));
+                let mut grid = grid;
                 if let Some(resident) = entry.resident {
                     arguments.extend(grid.map(|programs| Passed::Number(Number::new(programs))));
                     let all = grid.iter().fold(1u32, |all, &programs| all.saturating_mul(programs));
                     // They are counted in 32 bits.
                     self.fits([all, 1, 1], 1)?;
-                    wide = [all.min(resident) * blocks, 1, 1];
+                    grid = [all.min(resident), 1, 1];
                 }
-                compiled.launch(wide, &arguments)
+                compiled.launch(grid, &arguments)
             }
             None => Ok(Report::done(body.name.clone())),
         }

@@ -103,11 +103,6 @@ impl Variant {
         self.shared.cluster
     }
 
-    /// The same as a number.
-    pub(super) fn blocks(&self) -> u32 {
-        self.cluster().map_or(1, |cluster| cluster.iter().product::<u32>().max(1))
-    }
-
     /// The tensor maps that a launch makes for it.
     #[must_use]
     pub fn maps(&self) -> &[MapParameter] {
@@ -175,7 +170,7 @@ pub(super) struct Entry {
     pub(super) variant: Variant,
     /// The tensor maps that it takes after all other arguments.
     pub(super) maps: Vec<MapPlan>,
-    /// If programs take turns, the most of them that the device runs at once.
+    /// If programs take turns, the most blocks that the device runs at once.
     pub(super) resident: Option<u32>,
     /// When it was last asked for.
     used: AtomicU64,
@@ -189,18 +184,10 @@ impl Entry {
         body: Option<Body>,
         variant: Variant,
         names: &[&str],
-    ) -> Result<Entry, DeviceError> {
+    ) -> Entry {
         let maps = variant.maps().iter().filter_map(|map| MapPlan::new(map, names)).collect();
-        let resident = match variant.shared.resident {
-            None => None,
-            Some(blocks) => {
-                // Clusters do not fit everywhere: one more than run at once would make all others wait for its turns.
-                let known = body.as_ref().map(Body::clusters_at_once).transpose()?.flatten();
-                let all = blocks * device.chip().multiprocessors;
-                Some(known.unwrap_or(all / variant.blocks()).max(1))
-            }
-        };
-        Ok(Entry { key, body, variant, maps, resident, used: AtomicU64::new(0) })
+        let resident = variant.shared.resident.map(|blocks| blocks * device.chip().multiprocessors);
+        Entry { key, body, variant, maps, resident, used: AtomicU64::new(0) }
     }
 }
 
