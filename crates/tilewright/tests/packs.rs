@@ -126,8 +126,11 @@ fn what_cannot_be_packed_is_said() -> Result<(), Failed> {
         2,
         "f32, f16 or bf16",
     )?;
-    let long = ["--ops", "masked-softmax", "--columns", "40000", "--arch", "sm_80"];
-    refused(compile(&long, &file)?, 2, "masked-softmax of 40000 columns of f32: softmax with these masks")?;
+    refused(
+        compile(&["--ops", "rope", "--columns", "63"], &file)?,
+        2,
+        "rope of 63 columns of f32: `rotary`",
+    )?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
     command.args(["compile", "vector_add", "--cubin", "--pack"]).arg(&file);
     refused(command.env(VARIABLE, "/no/such/ptxas").output()?, 1, "/no/such/ptxas")?;

@@ -53,15 +53,16 @@ impl Plan {
     pub(crate) fn blocks(&self, func: &Func) -> u32 {
         let held = |(value, _): (Value, Shape)| self.layout(value).map_or(0, |layout| layout.count());
         let most = tiles(func).map(held).max().unwrap_or(0);
+        let is_load = |op: &Op| func.op(*op).code == Opcode::TileLoad;
         let loaded = |op: Op| {
             let tile = accessed(func.op(op))?;
             let count = u32::try_from(self.layout(tile)?.count()).ok()?;
             Some(count * bytes(func.ty(tile).element()?))
         };
-        let words = func.walk().into_iter().filter_map(loaded).max().unwrap_or(0).div_ceil(4);
+        let words = func.walk().into_iter().filter(is_load).filter_map(loaded).sum::<u32>().div_ceil(4);
         let registers = match most {
             0..=32 => 64,
-            _ if words <= 32 && self.team.blocks > 1 => 80,
+            _ if words <= 64 && self.team.blocks > 1 => 80,
             _ => 128,
         };
         (65536 / (registers * 32 * self.team.warps)).clamp(1, 16)
