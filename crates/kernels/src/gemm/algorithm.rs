@@ -209,6 +209,10 @@ impl Algorithm {
         let mut copies = Vec::new();
         for side in self.copied() {
             let copy = repack(&turned, side, self.kernel.contiguous(), recipe.workspace);
+            if copy.bytes == 0 {
+                // Without k there is nothing to copy, and nobody reads a factor.
+                continue;
+            }
             recipe.workspace += copy.bytes;
             recipe.launches = recipe.launches.into_iter().map(|launch| copy.redirect(launch)).collect();
             copies.extend(copy.launch);
@@ -302,6 +306,20 @@ mod tests {
 
     fn h200() -> &'static Gpu {
         Gpu::named("h200").unwrap()
+    }
+
+    #[test]
+    fn factors_without_elements_take_no_workspace() {
+        let problem = Problem::new(47, 33, 0, Types::of(Element::F64));
+        let algorithm: Algorithm = "simt 64x64x16 4x4 s3 g8 p1 repackA repackB".parse().unwrap();
+        let recipe = algorithm.recipe(&problem, h200()).unwrap();
+        assert_eq!(recipe.workspace, 0);
+        let bindings = recipe.launches.iter().flat_map(|launch| &launch.bindings);
+        let factors = bindings.filter(|(name, _)| name == "a" || name == "b");
+        assert!(factors.clone().count() > 0);
+        for (name, binding) in factors {
+            assert!(matches!(binding, Binding::Pointer(Operand::A | Operand::B, _)), "{name}: {binding:?}");
+        }
     }
 
     #[test]
