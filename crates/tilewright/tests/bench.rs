@@ -44,6 +44,23 @@ fn results_become_the_same_picture_every_time() {
     }
 }
 
+/// Pages name pictures from where they are.
+#[test]
+fn a_page_names_the_picture_from_its_own_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let (page, picture) = (folder.path().join("page.md"), folder.path().join("images/plot.svg"));
+    std::fs::create_dir(folder.path().join("images")).unwrap();
+    for (results, mark) in [("results.json", "<!-- gemm results -->"), ("ops.json", "<!-- ops results -->")] {
+        std::fs::write(&page, format!("{mark}\n<!-- end -->\n")).unwrap();
+        let (results, out) = (fixture(results), picture.to_str().unwrap());
+        let output =
+            bench(&["plot", results.to_str().unwrap(), "--out", out, "--doc", page.to_str().unwrap()]);
+        assert!(output.status.success(), "{output:?}");
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(text.contains("](images/plot.svg)"), "{text}");
+    }
+}
+
 #[test]
 fn wrong_input_is_one_line_and_exit_code_2() {
     for (arguments, mark) in [

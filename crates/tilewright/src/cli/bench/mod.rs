@@ -20,7 +20,7 @@ mod statistics;
 mod timing;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
@@ -65,15 +65,21 @@ impl PlotOptions {
         let text = std::fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
         let picture = if ops::are_ops(&text) {
             let results = Results::<ops::Row>::parse(path, &text)?;
-            self.put(ops::MARK, |page| ops::replaced(page, &results, &self.out))?;
+            self.put(ops::MARK, |page| ops::replaced(page, &results, self.picture()))?;
             ops::draw(&results)
         } else {
             let results = Results::<Row>::parse(path, &text)?;
-            self.put(page::MARK, |page| page::replaced(page, &results, &self.out))?;
+            self.put(page::MARK, |page| page::replaced(page, &results, self.picture()))?;
             plot::draw(&results)
         };
         results::write_whole(&self.out, picture.as_bytes())?;
         Ok(writeln!(out, "{}", self.out.display())?)
+    }
+
+    /// The picture as the page names it: from the page's own folder, if it lies there.
+    fn picture(&self) -> &Path {
+        let folder = self.doc.as_deref().and_then(Path::parent);
+        folder.and_then(|folder| self.out.strip_prefix(folder).ok()).unwrap_or(&self.out)
     }
 
     /// Changes the page, if there is one, which must have this mark.
