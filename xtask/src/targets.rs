@@ -117,6 +117,18 @@ pub(crate) static RULES: &[Rule] = &[
     Rule {
         package: "tilewright",
         kind: Kind::Test,
+        name: "ops",
+        arguments: &["devices::", "steps::"],
+        seconds: 300,
+        // Racecheck takes longer than all others together; the simulator looks for races in the same tests.
+        sanitizers: &[Tool::Memcheck, Tool::Initcheck, Tool::Synccheck],
+        threaded: &[],
+        data: None,
+        proves: "operators compute the same on GPU and CPU, for dense rows and others",
+    },
+    Rule {
+        package: "tilewright",
+        kind: Kind::Test,
         name: "gemm",
         arguments: &[],
         seconds: 540,
@@ -281,6 +293,7 @@ mod tests {
             target("tilewright", Kind::Test, "gemm"),
             target("tilewright", Kind::Test, "gemm_api"),
             target("tilewright", Kind::Test, "gemm_sweep"),
+            target("tilewright", Kind::Test, "ops"),
             target("tilewright-cuda", Kind::Example, "graphs"),
             target("tilewright-cuda", Kind::Bench, "gpu"),
             target("tilewright-cuda", Kind::Test, "corpus"),
@@ -303,6 +316,7 @@ mod tests {
                 "tilewright.test.devices",
                 "tilewright.test.device",
                 "tilewright.test.ahead_of_time",
+                "tilewright.test.ops",
                 "tilewright.test.gemm",
                 "tilewright.test.gemm_api",
                 "tilewright.test.gemm_sweep",
@@ -320,7 +334,7 @@ mod tests {
     #[test]
     fn a_pattern_chooses_and_one_that_fits_nothing_is_an_error() {
         let targets = workspace();
-        assert_eq!(select(&targets, Some("test")).unwrap().len(), 9);
+        assert_eq!(select(&targets, Some("test")).unwrap().len(), 10);
         let error = select(&targets, Some("nvlink")).unwrap_err().to_string();
         assert!(error.starts_with("no program for a GPU matches `nvlink`; there are: "), "{error}");
     }

@@ -9,6 +9,11 @@ use tilewright::ops::{Bound, FloatItem, Rows};
 /// Row lengths: the smallest, odd ones around warps, what models have, and one beyond 2^16.
 pub(crate) const LENGTHS: &[usize] = &[1, 2, 3, 31, 33, 1000, 1536, 4097, 65537];
 
+/// What runs kernels: the first GPU if there is one, else the simulator.
+pub(crate) fn machine() -> Device {
+    Device::cuda(0).unwrap_or_else(|_| Device::simulator())
+}
+
 /// A float of an operand, with what its type makes of exact numbers.
 pub(crate) trait Sample: FloatItem + Debug {
     const DIGITS: i32;

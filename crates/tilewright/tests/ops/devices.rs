@@ -1,4 +1,4 @@
-//! Kernels in the simulator against the CPU, on small matrices: dense, with gaps, turned, and of lengths that fill no tile.
+//! Kernels on a GPU, or else in the simulator, against the CPU, on small matrices: dense, with gaps, turned, and of lengths that fill no tile.
 
 use tilewright::device::{Argument, Buffer, Device, Item};
 use tilewright::kernels::gemm::epilogue::{Binary, Unary};
@@ -9,12 +9,12 @@ use tilewright::ops::{
     Reduce, RmsNorm, Rope, Rows, Softmax, TopK, convert, dequantise, embedding, permute, transpose,
 };
 
-use super::common::{ALL_LIES, Lies, Matrix, Random, Sample, normals};
+use super::common::{ALL_LIES, Lies, Matrix, Random, Sample, machine, normals};
 
 /// Rows and columns: one, odd ones, several rows for a program, one row for several steps of it.
 const EXTENTS: &[(usize, usize)] = &[(1, 1), (5, 3), (9, 33), (3, 1000)];
 
-/// Runs an operator of two inputs on CPU and simulator, and compares what it writes. `salt` adds special numbers.
+/// Runs an operator of two inputs on the CPU and by kernels, and compares what it writes. `salt` adds special numbers.
 fn agrees<T: Sample, U: Sample>(
     name: &str,
     tolerance: f64,
@@ -22,7 +22,7 @@ fn agrees<T: Sample, U: Sample>(
     run: impl Fn(&Device, Rows<'_, T>, Rows<'_, T>, Rows<'_, U>) -> Result<(), Error>,
 ) {
     for (extents, lies) in EXTENTS.iter().zip(ALL_LIES) {
-        let mut results = [Device::cpu(), Device::simulator()].into_iter().map(|device| {
+        let mut results = [Device::cpu(), machine()].into_iter().map(|device| {
             let numbers = |seed| -> Vec<T> {
                 let mut random = Random::new(seed + 77);
                 let mut all: Vec<T> =
@@ -243,7 +243,7 @@ fn quantised<T: Sample, Q: QuantItem>() {
 fn quantised_norms<T: Sample, Q: QuantItem + PartialEq + std::fmt::Debug>(next: impl Fn(f32) -> f32) {
     for (extents, lies) in [(1, 1), (7, 3), (9, 33), (6, 1000)].into_iter().zip(ALL_LIES) {
         for adding in [false, true] {
-            let [cpu, simulated] = [Device::cpu(), Device::simulator()].map(|device| {
+            let [cpu, simulated] = [Device::cpu(), machine()].map(|device| {
                 let count = extents.0 * extents.1;
                 let mut numbers: Vec<T> = normals(1, count, 2.0).into_iter().map(T::of).collect();
                 if extents.0 > 5 {
@@ -301,7 +301,7 @@ fn quantised_norms_of_kernels() {
     quantised_norms::<f32, i8>(|_| 1.0);
     quantised_norms::<f16, i8>(|_| 1.0);
     // No columns: scales of nothing.
-    let device = Device::simulator();
+    let device = machine();
     let (x, q) = (device.alloc::<f32>(0).unwrap(), device.alloc::<i8>(0).unwrap());
     let scales = device.alloc::<f32>(3).unwrap();
     RmsNorm::new(1e-5).quantise(&device, Rows::new(&x, 3, 0), Rows::new(&q, 3, 0), &scales).unwrap();
@@ -332,7 +332,7 @@ fn long_rows() {
         ("the sum of all", |d, x, y| Reduce::Sum.all(d, x, y.rows(0..1).columns(0..1))),
     ];
     for (name, run) in all {
-        let [want, found] = [Device::cpu(), Device::simulator()].map(|device| {
+        let [want, found] = [Device::cpu(), machine()].map(|device| {
             let (x, y) = (device.upload(&values).unwrap(), device.upload(&vec![0.0; values.len()]).unwrap());
             run(&device, Rows::new(&x, rows, columns), Rows::new(&y, rows, columns)).unwrap();
             y.to_vec().unwrap()
@@ -356,7 +356,7 @@ fn few_long_rows() {
         if extents.0 > 1 {
             values[30_000] = T::of(f64::NAN);
         }
-        let [cpu, simulated] = [Device::cpu(), Device::simulator()].map(|device| {
+        let [cpu, simulated] = [Device::cpu(), machine()].map(|device| {
             let x = Matrix::new(&device, extents, lies, &values, T::of(0.25));
             let (sums, indices) =
                 (device.alloc::<f32>(extents.0).unwrap(), device.alloc::<u32>(extents.0).unwrap());
@@ -395,7 +395,7 @@ fn few_long_rows() {
 /// Of nothing there is no largest.
 #[test]
 fn places_in_empty_rows() {
-    let device = Device::simulator();
+    let device = machine();
     let (x, indices) = (device.alloc::<f32>(0).unwrap(), device.alloc::<u32>(3).unwrap());
     Arg::Max.rows(&device, Rows::new(&x, 3, 0), &indices).unwrap();
     assert_eq!(indices.to_vec().unwrap(), [u32::MAX; 3]);
@@ -405,15 +405,15 @@ fn places_in_empty_rows() {
 fn rows_in_steps() {
     let (rows, columns, width) = (3usize, 200usize, 64);
     let values: Vec<f32> = normals(9, rows * columns, 2.0).into_iter().map(f32::of).collect();
-    let (cpu, simulator) = (Device::cpu(), Device::simulator());
-    let [(x, y, w), (sx, sy, sw)] = [&cpu, &simulator].map(|device| {
+    let (cpu, machine) = (Device::cpu(), super::common::machine());
+    let [(x, y, w), (sx, sy, sw)] = [&cpu, &machine].map(|device| {
         let w = device.upload(&values[..columns]).unwrap();
         (device.upload(&values).unwrap(), device.upload(&vec![0.0f32; values.len()]).unwrap(), w)
     });
     let (x, y) = (Rows::new(&x, rows, columns), (Rows::new(&y, rows, columns), &y));
     let ([sx, sv], sw) = ([&sx, &sy].map(|buffer| buffer.view([rows, columns])), sw.view([1, columns]));
     let check = |name: &str, kernel: Result<Kernel, LangError>, arguments: &[&dyn Argument]| {
-        let program = simulator.program(&kernel.unwrap()).unwrap();
+        let program = machine.program(&kernel.unwrap()).unwrap();
         program.launch([rows as u32, 1, 1], arguments).unwrap().expect_clean().unwrap();
         let (want, found) = (y.1.to_vec().unwrap(), sy.to_vec().unwrap());
         let wrong = |(want, found): (&f32, &f32)| (want - found).abs() > 1e-5 * (1.0 + want.abs());
@@ -427,12 +427,12 @@ fn rows_in_steps() {
         buffer.write(&all).unwrap();
     };
     finite(y.1);
-    let program = simulator.program(&kernel.unwrap()).unwrap();
+    let program = machine.program(&kernel.unwrap()).unwrap();
     program.launch([rows as u32, 1, 1], &[&sx, &sv, &1.0f32, &3u32]).unwrap().expect_clean().unwrap();
     finite(&sy);
     assert!(y.1.to_vec().unwrap().iter().zip(sy.to_vec().unwrap()).all(|(a, b)| (a - b).abs() <= 1e-4));
 
-    let positions = simulator.upload(&[-1i32, 70, 500]).unwrap();
+    let positions = machine.upload(&[-1i32, 70, 500]).unwrap();
     let on_cpu = cpu.upload(&[-1i32, 70, 500]).unwrap();
     Softmax::new().positions(&on_cpu).run(&cpu, x, y.0).unwrap();
     let kernel = ops::softmax_positions_long::stage::<f32, f32>(ops::Form::Probabilities, width);
@@ -448,7 +448,7 @@ fn rows_in_steps() {
 
     let sum = cpu.alloc::<f32>(rows * columns).unwrap();
     RmsNorm::new(1e-5).run_adding(&cpu, x, x, Rows::new(&sum, rows, columns), y.0).unwrap();
-    let sum = simulator.alloc::<f32>(rows * columns).unwrap();
+    let sum = machine.alloc::<f32>(rows * columns).unwrap();
     let kernel = ops::rms_norm_adding_long::stage::<f32, f32, f32>(false, width);
     check("RMSNorm of a sum", kernel, &[&sx, &sx, &sw, &sum.view([rows, columns]), &sv, &1e-5f32, &0.0f32]);
 }
@@ -464,7 +464,7 @@ fn in_place<T: Sample>() {
         ("a function", |d, x, _, y| Elementwise::new(Unary::Silu).run(d, &[x], y)),
         ("a function of two", |d, a, b, y| Elementwise::new(Binary::Mul).run(d, &[a, b], y)),
     ];
-    for device in [Device::cpu(), Device::simulator()] {
+    for device in [Device::cpu(), machine()] {
         for (extents, lies) in [(1, 1), (5, 3), (9, 33), (3, 5000)].into_iter().zip(ALL_LIES) {
             let gap = T::of(0.25);
             let matrix = |seed| {
@@ -518,7 +518,7 @@ fn permutations_of_kernels() {
         (&[40, 70], &[1, 0]),
     ] {
         let values: Vec<u32> = (0..).take(extents.iter().product()).collect();
-        let [want, found] = [Device::cpu(), Device::simulator()].map(|device| {
+        let [want, found] = [Device::cpu(), machine()].map(|device| {
             let (x, y) = (device.upload(&values).unwrap(), device.alloc::<u32>(values.len()).unwrap());
             permute(&device, &x, extents, axes, &y).unwrap();
             y.to_vec().unwrap()
@@ -567,6 +567,6 @@ fn indices_of_kernels() {
         }
         found
     }
-    assert_eq!(on::<f32>(&Device::simulator()), on::<f32>(&Device::cpu()));
-    assert_eq!(on::<bf16>(&Device::simulator()), on::<bf16>(&Device::cpu()));
+    assert_eq!(on::<f32>(&machine()), on::<f32>(&Device::cpu()));
+    assert_eq!(on::<bf16>(&machine()), on::<bf16>(&Device::cpu()));
 }

@@ -1,29 +1,29 @@
-//! Kernels for rows of any length, in short steps in the simulator, against the CPU: gradients, losses, masks, sums, ranks, 8 bits.
+//! Kernels for rows of any length, in short steps on a GPU or in the simulator, against the CPU: gradients, losses, masks, sums, ranks, 8 bits.
 
 use tilewright::device::{Argument, Buffer, Device, Item};
 use tilewright::kernels::ops::{self, Form};
 use tilewright::lang::{Error as LangError, Kernel};
 use tilewright::ops::{CrossEntropy, CumulativeSum, LayerNorm, Quantise, RmsNorm, Rows, Softmax, TopK};
 
-use super::common::{Sample, normals};
+use super::common::{Sample, machine, normals};
 
 const ROWS: usize = 5;
 const COLUMNS: usize = 200;
 const WIDTH: u32 = 64;
 
-/// A CPU and a simulator with the same numbers.
+/// A CPU, and what runs kernels, with the same numbers.
 struct Both {
     cpu: Device,
-    simulator: Device,
+    machine: Device,
 }
 
 impl Both {
     fn new() -> Both {
-        Both { cpu: Device::cpu(), simulator: Device::simulator() }
+        Both { cpu: Device::cpu(), machine: machine() }
     }
 
     fn same<T: Item>(&self, values: &[T]) -> [Buffer<T>; 2] {
-        [&self.cpu, &self.simulator].map(|device| device.upload(values).unwrap())
+        [&self.cpu, &self.machine].map(|device| device.upload(values).unwrap())
     }
 
     /// A matrix with a special number in the second row.
@@ -38,7 +38,7 @@ impl Both {
     }
 
     fn launch(&self, programs: usize, kernel: Result<Kernel, LangError>, arguments: &[&dyn Argument]) {
-        let program = self.simulator.program(&kernel.unwrap()).unwrap();
+        let program = self.machine.program(&kernel.unwrap()).unwrap();
         program.launch([programs as u32, 1, 1], arguments).unwrap().expect_clean().unwrap();
     }
 }
@@ -89,7 +89,7 @@ fn gradients_of_softmax() {
             let ([x, _], dy, dx) = (both.matrix(1, 1.0), both.matrix(2, 2.0), both.matrix(3, f32::NAN));
             let settings = if causal { softmax(form).causal(2) } else { softmax(form) };
             settings.run(&both.cpu, rows(&x), rows(&x)).unwrap();
-            let results = both.simulator.upload(&x.to_vec().unwrap()).unwrap();
+            let results = both.machine.upload(&x.to_vec().unwrap()).unwrap();
             settings.backward(&both.cpu, rows(&x), rows(&dy[0]), rows(&dx[0])).unwrap();
             let kernel = ops::softmax_backward_long::stage::<f32, f32>(form, causal, WIDTH);
             let arguments: &[&dyn Argument] =
@@ -276,7 +276,7 @@ fn long_rows_of_operators() {
     let columns = 33_001;
     let mut values: Vec<f32> = normals(7, 2 * columns, 1.0).into_iter().map(f32::of).collect();
     values[columns + 30_000] = 9.0;
-    let [cpu, simulated] = [Device::cpu(), Device::simulator()].map(|device| {
+    let [cpu, simulated] = [Device::cpu(), machine()].map(|device| {
         let x = device.upload(&values).unwrap();
         let x = Rows::new(&x, 2, columns);
         let sums = device.alloc::<f32>(2 * columns).unwrap();
