@@ -9,8 +9,8 @@ use tilewright_ptx::{self as ptx, Modifier as M, Modifiers, Opcode, Operand};
 
 use crate::emit::{Emitter, Lowered};
 use crate::error::CodegenError;
-use crate::memory::prefetch_size;
-use crate::registers::{Word, arithmetic};
+use crate::memory::{prefetch_size, with_vector};
+use crate::registers::{Word, arithmetic, shape};
 use crate::sync::reduction;
 
 /// Bytes of a tensor map.
@@ -129,6 +129,19 @@ impl Emitter<'_> {
         operands.extend(extra.mask);
         operands.extend(extra.policy);
         self.push(Opcode::Cp, &modifiers, operands);
+        Ok(())
+    }
+
+    /// `store_async`
+    pub(crate) fn store_async(&mut self, data: &OpData) -> Lowered {
+        let (to, barrier) = (self.address(data.operands[0]), self.address(data.operands[2]));
+        let (width, _) = shape(self.func.ty(data.operands[1]));
+        let words = self.words(data.operands[1]);
+        let registers: Vec<_> = words.into_iter().map(|word| self.in_reg(word, width)).collect();
+        let what = [M::Async, M::SharedCluster, M::MbarrierCompleteTx];
+        let modifiers = with_vector(&what, registers.len(), width.bits_type());
+        let value = if registers.len() == 1 { registers[0].into() } else { Operand::list(registers) };
+        self.push(Opcode::St, &modifiers, [to, value, barrier]);
         Ok(())
     }
 

@@ -491,6 +491,7 @@ fn guardable(code: Ir) -> bool {
             | Ir::BulkLoad
             | Ir::BulkStore
             | Ir::BulkCopy
+            | Ir::StoreAsync
             | Ir::BulkReduce
             | Ir::BulkPrefetch
             | Ir::BulkCommit

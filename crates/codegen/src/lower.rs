@@ -102,6 +102,7 @@ impl Emitter<'_> {
             Ir::CpAsyncWait => self.cp_async_wait(data),
             Ir::CpAsyncArrive => self.cp_async_arrive(data),
             Ir::BulkLoad | Ir::BulkStore | Ir::BulkCopy | Ir::BulkReduce => self.bulk(data),
+            Ir::StoreAsync => self.store_async(data),
             Ir::BulkPrefetch => self.bulk_prefetch(data),
             Ir::BulkCommit => self.bulk_commit(),
             Ir::BulkWait => self.bulk_wait(data),

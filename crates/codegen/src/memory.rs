@@ -446,7 +446,7 @@ fn pieces(count: usize, width: Width, unit: u32) -> Vec<Piece> {
     pieces.collect()
 }
 
-fn with_vector(modifiers: &[M], count: usize, ty: ptx::Type) -> Modifiers {
+pub(crate) fn with_vector(modifiers: &[M], count: usize, ty: ptx::Type) -> Modifiers {
     let vector = match count {
         2 => Some(M::V2),
         4 => Some(M::V4),

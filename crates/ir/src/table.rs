@@ -653,6 +653,8 @@ ops! {
     BulkStore "bulk_store" (In(Space::Global), In(Space::Shared), Is(U32), Maybe Is(U64)) -> () [?Flags] Thread, async_writes(0) async_reads(1);
     /// Starts a copy to another block's shared memory: destination, source, bytes, barrier object there.
     BulkCopy "bulk_copy" (In(Space::Cluster), In(Space::Shared), Is(U32), In(Space::Cluster)) -> () [] Thread, async_writes(0) async_reads(1) updates(3);
+    /// Starts to store 4, 8 or 16 bytes to another block's shared memory: destination, value, barrier object there.
+    StoreAsync "store_async" (In(Space::Cluster), Any, In(Space::Cluster)) -> () [] Thread, async_writes(0) updates(2);
     /// Starts to combine shared memory into global memory: destination, source, bytes; with `hint` a policy.
     BulkReduce "bulk_reduce" (In(Space::Global), In(Space::Shared), Is(U32), Maybe Is(U64)) -> () [+Combine, +Element, ?Flags] Thread, async_updates(0) async_reads(1);
     /// Brings bytes into L2.

@@ -119,6 +119,14 @@ pub fn bulk_copy<T: Element>(
     trace::effect(Opcode::BulkCopy, [to.id, from.id, bytes.id, barrier.ptr.id], []);
 }
 
+/// Starts to store a value of 4, 8 or 16 bytes to another block of the cluster; its `barrier` counts them. What was written before by this
+/// thread is not shown to that block with it.
+#[track_caller]
+pub fn store_async<T: Element>(to: ClusterPtr<T>, value: impl Operand<T>, barrier: RemoteMbarrier) {
+    let value = value.val();
+    trace::effect(Opcode::StoreAsync, [to.id, value.id, barrier.ptr.id], []);
+}
+
 /// Starts to combine `bytes` bytes of elements into global memory. By one thread.
 #[track_caller]
 pub fn bulk_reduce<T: Element>(op: Combine, to: Global<T>, from: SharedPtr<T>, bytes: impl Operand<u32>) {

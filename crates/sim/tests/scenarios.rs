@@ -63,6 +63,7 @@ scenarios! {
     reader_generations
     resources
     roles
+    sent_words
     skipped
     slot_of_another_block
     spin_lock

@@ -355,6 +355,12 @@ impl Verifier<'_> {
                     ));
                 }
             }
+            Opcode::StoreAsync => {
+                let ty = types.get(1).copied();
+                if ty.is_some_and(|ty| !matches!(ty.bits(), 32 | 64 | 128)) {
+                    self.report(format!("`{name}` moves 32, 64 or 128 bits, not {}", show(ty)));
+                }
+            }
             Opcode::LdMatrix | Opcode::StMatrix => {
                 let ty = if data.code == Opcode::LdMatrix { result } else { types.get(1).copied() };
                 let count = data.get::<Count>().map_or(0, |Count(n)| n);

@@ -27,6 +27,7 @@ fn bulk(x: Global<f32>, n: Val<u32>) {
     bulk_store(x, tile, n, None);
     bulk_store(x, tile, n, Some(policy));
     bulk_copy(tile.in_block(1u32), tile, 64u32, bar.in_block(1u32));
+    store_async(tile.in_block(1u32), 1.5f32, bar.in_block(1u32));
     bulk_reduce(Combine::Add, x, tile, n);
     bulk_prefetch(x, n);
     bulk_commit();
@@ -133,6 +134,12 @@ fn bulk_copies() {
           %9 = map_cluster %1, %8 : ptr<cluster>
           %10 = const value(64) : u32
           bulk_copy %7, %0, %10, %9
+          %11 = const value(1) : u32
+          %12 = map_cluster %0, %11 : ptr<cluster>
+          %13 = const value(1) : u32
+          %14 = map_cluster %1, %13 : ptr<cluster>
+          %15 = const value(1.5) : f32
+          store_async %12, %15, %14
           bulk_reduce %x, %0, %n op(add) element(f32)
           bulk_prefetch %x, %n
           bulk_commit

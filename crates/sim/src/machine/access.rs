@@ -538,6 +538,26 @@ impl Cluster {
         bytes: usize,
         action: &str,
     ) -> Option<(usize, u32)> {
+        let place = self.shared_place_of_copy(env, warp, at, space, lane, address, bytes, action)?;
+        if place.0 != self.blocks[at.block].rank as usize {
+            self.visit(env, warp, at, lane, place.0);
+        }
+        Some(place)
+    }
+
+    /// The same for a copy, which touches the memory later, and not as this thread.
+    #[allow(clippy::too_many_arguments, reason = "one access of a lane")]
+    pub(crate) fn shared_place_of_copy(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        space: Space,
+        lane: u32,
+        address: u32,
+        bytes: usize,
+        action: &str,
+    ) -> Option<(usize, u32)> {
         let rank = address >> window::BLOCK_SHIFT;
         let offset = address & ((1 << window::BLOCK_SHIFT) - 1);
         let own = self.blocks[at.block].rank;
@@ -550,7 +570,7 @@ impl Cluster {
             self.check_alignment(env, warp, at, lane, u64::from(address), bytes, "shared");
         }
         if rank != own {
-            self.visit(env, warp, at, lane, rank as usize, action);
+            self.check_peer(env, warp, at, lane, rank as usize, action);
         }
         Some((rank as usize, offset))
     }

@@ -226,6 +226,7 @@ impl Cluster {
             if release {
                 all.join(&know);
             }
+            self.mbarriers_met(warp, at, phase);
         }
         self.barrier.arrived += at.lanes.count_ones();
         self.progress += 1;
@@ -260,6 +261,9 @@ impl Cluster {
             && let Some(know) = &self.barrier.published
         {
             warp.clock.acquire(at.lanes, know);
+            for lane in bits(at.lanes) {
+                warp.cluster_acquired[lane as usize] = arrived;
+            }
         }
         Flow::Next
     }

@@ -360,7 +360,7 @@ impl Cluster {
         let mut targets = Vec::new();
         for rank in blocks {
             let address = offset | index(rank) << window::BLOCK_SHIFT;
-            let place = self.shared_place(
+            let place = self.shared_place_of_copy(
                 env,
                 warp,
                 at,
@@ -423,8 +423,17 @@ impl Cluster {
         mbarrier: u32,
     ) -> bool {
         let address = mbarrier | index(block) << window::BLOCK_SHIFT;
-        self.shared_place(env, warp, at, Space::SharedCluster, lane, address, 8, "uses the mbarrier in")
-            .is_some()
+        self.shared_place_of_copy(
+            env,
+            warp,
+            at,
+            Space::SharedCluster,
+            lane,
+            address,
+            8,
+            "uses the mbarrier in",
+        )
+        .is_some()
             && self.live_mbarrier(env, warp, at, lane, block, mbarrier)
     }
 
@@ -477,9 +486,16 @@ impl Cluster {
         mut runs: Vec<Run>,
         combine: Option<Reduce>,
     ) {
-        let Some((block, offset)) =
-            self.shared_place(env, warp, at, Space::SharedCta, lane, src, reach as usize, "copies from")
-        else {
+        let Some((block, offset)) = self.shared_place_of_copy(
+            env,
+            warp,
+            at,
+            Space::SharedCta,
+            lane,
+            src,
+            reach as usize,
+            "copies from",
+        ) else {
             return;
         };
         self.check_sources(env, warp, at, lane, &mut runs);
@@ -531,8 +547,8 @@ impl Cluster {
         self.check_unit(env, warp, at, lane, u64::from(dst), 16, "shared");
         self.check_unit(env, warp, at, lane, u64::from(src), 16, "shared");
         let size = bytes as usize;
-        let to = self.shared_place(env, warp, at, Space::SharedCluster, lane, dst, size, "copies to");
-        let from = self.shared_place(env, warp, at, Space::SharedCta, lane, src, size, "copies from");
+        let to = self.shared_place_of_copy(env, warp, at, Space::SharedCluster, lane, dst, size, "copies to");
+        let from = self.shared_place_of_copy(env, warp, at, Space::SharedCta, lane, src, size, "copies from");
         let (Some(to), Some(from)) = (to, from) else { return };
         if target >= self.blocks.len() || !self.copy_target(env, warp, at, lane, target, mbarrier) {
             return;
@@ -570,9 +586,16 @@ impl Cluster {
         let dst = self.shared_addresses(env, warp, at, dst, Space::SharedCluster)[lane as usize];
         let (target, mbarrier) =
             location(self.shared_addresses(env, warp, at, mbarrier, Space::SharedCluster)[lane as usize]);
-        let Some(to) =
-            self.shared_place(env, warp, at, Space::SharedCluster, lane, dst, data.len(), "stores to")
-        else {
+        let Some(to) = self.shared_place_of_copy(
+            env,
+            warp,
+            at,
+            Space::SharedCluster,
+            lane,
+            dst,
+            data.len(),
+            "stores to",
+        ) else {
             return;
         };
         if target >= self.blocks.len() || !self.copy_target(env, warp, at, lane, target, mbarrier) {

@@ -43,6 +43,8 @@ pub(crate) struct Mbar {
     slot: u16,
     /// Whether the initialisation has been made visible to other blocks.
     fenced: bool,
+    /// The phase of the cluster barrier that tells others of the initialisation, even if the arrival was relaxed: the fence is enough.
+    met: Option<u64>,
     /// Warp and lane that initialised it, in its block.
     owner: (u32, u32),
     /// Number of the op that initialised it.
@@ -278,6 +280,7 @@ impl Cluster {
             published: Arc::new(Knowledge::new(self.id)),
             slot,
             fenced: false,
+            met: None,
             owner: (warp.index, lane),
             op: at.op,
         };
@@ -314,7 +317,9 @@ impl Cluster {
                     let second = Some(Where::op(mbar.op, block, mbar.owner));
                     self.report(env, FindingKind::MissingProxyFence, Where::thread(at, warp, lane), second, message,
                         Some("execute fence.mbarrier_init.release.cluster after mbarrier.init and before the cluster barrier"));
-                } else if env.options.check {
+                } else if env.options.check
+                    && mbar.met.is_none_or(|phase| warp.cluster_acquired[lane as usize] < phase)
+                {
                     // Arrivals and waits read the barrier: its initialisation must come before.
                     let strength = Strength { order: Order::Relaxed, scope: Scope::Cluster };
                     self.check_shared(
@@ -493,6 +498,15 @@ impl Cluster {
         for mbar in self.blocks[at.block].mbarriers.values_mut() {
             if mbar.owner.0 == warp.index && at.lanes >> mbar.owner.1 & 1 == 1 {
                 mbar.fenced = true;
+            }
+        }
+    }
+
+    /// Threads arrive at the cluster barrier: whoever acquires its phase knows of the barriers that they have made and fenced.
+    pub(crate) fn mbarriers_met(&mut self, warp: &Warp, at: At, phase: u64) {
+        for mbar in self.blocks[at.block].mbarriers.values_mut() {
+            if mbar.fenced && mbar.owner.0 == warp.index && at.lanes >> mbar.owner.1 & 1 == 1 {
+                mbar.met.get_or_insert(phase);
             }
         }
     }

@@ -321,8 +321,16 @@ impl Cluster {
         }
     }
 
-    /// Notes that a thread touches the shared memory of another block: it must run, and must not exit before it knows of it.
-    pub(crate) fn visit(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, rank: usize, action: &str) {
+    /// The shared memory of another block is about to be touched: that block must run.
+    pub(crate) fn check_peer(
+        &mut self,
+        env: &Env<'_>,
+        warp: &Warp,
+        at: At,
+        lane: u32,
+        rank: usize,
+        action: &str,
+    ) {
         if !env.options.check {
             return;
         }
@@ -332,6 +340,13 @@ impl Cluster {
             self.peer_gone(env, warp, at, lane, rank, action);
         } else if !known {
             self.peer_not_started(env, warp, at, lane, rank, action);
+        }
+    }
+
+    /// Notes that a thread touches the shared memory of another block, which must not exit before it knows of it.
+    pub(crate) fn visit(&mut self, env: &Env<'_>, warp: &Warp, at: At, lane: u32, rank: usize) {
+        if !env.options.check {
+            return;
         }
         let agent = self.agent(at.block, warp.index, lane, env);
         let epoch = Epoch { agent, clock: warp.clock.clock() };

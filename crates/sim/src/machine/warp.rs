@@ -154,6 +154,8 @@ pub(crate) struct Warp {
     pub(crate) note: LastNote,
     /// Phase of the cluster barrier that each lane has arrived at, plus one; 0 for none.
     pub(crate) cluster_arrived: [u64; 32],
+    /// Phase of the cluster barrier up to which each lane knows what others did before.
+    pub(crate) cluster_acquired: [u64; 32],
     /// Registers allowed by `setmaxnreg`; 0 before the first.
     pub(crate) max_registers: u32,
     /// The mbarrier it polls in vain, by block and offset, and in which lanes.
@@ -199,6 +201,7 @@ impl Warp {
             seen: Vec::new(),
             note: None,
             cluster_arrived: [0; 32],
+            cluster_acquired: [0; 32],
             max_registers: 0,
             polls: (usize::MAX, 0, 0),
             polled: None,

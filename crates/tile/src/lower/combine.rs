@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use tilewright_ir::{Axis, Cmp, Element, Flags, Index, OpData, Opcode, Region, Shuffle, Space, Type, Value};
 
 use super::assign::bytes;
+use super::cluster::{Column, word};
 use super::layout::{Digit, Holder, Layout};
 use super::{Held, Lowering, Tile};
 
@@ -268,61 +269,57 @@ impl Lowering<'_> {
 
     /// Everybody leaves its items and combines those of all.
     fn in_memory(&mut self, with: &Combiner, items: &[Item], at: &Meeting) -> Vec<Item> {
-        let mut columns: Vec<(Element, Vec<Value>)> = (0..with.elements.len())
-            .map(|i| (with.elements[i], items.iter().map(|item| item.values[i]).collect()))
-            .collect();
-        let flags: Option<Vec<Value>> = items.iter().map(|item| item.valid).collect();
-        let flagged = flags.is_some();
-        columns.extend(flags.map(|flags| (Element::Bool, flags)));
+        let signal = if at.blocks { self.signal() } else { None };
+        let flags = items.iter().all(|item| item.valid.is_some()).then_some(Element::Bool);
+        let elements: Vec<Element> = with.elements.iter().copied().chain(flags).collect();
+        let left_as = |element: Element| if signal.is_some() { word(element) } else { element };
         let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
-        let mut pieces = Vec::new();
-        let room = |(element, _): &(Element, Vec<Value>)| at.lines * count * at.along * bytes(*element) + 16;
-        self.scratch.make_room(columns.iter().map(room).sum());
-        for (element, values) in &columns {
-            let size = bytes(*element);
-            let (piece, base) = self.scratch(at.lines * count * at.along * size);
-            let stride = self.u32(count * at.along * size);
+        let room = |element: Element| at.lines * count * at.along * bytes(left_as(element));
+        self.scratch.make_room(elements.iter().map(|&element| room(element).next_multiple_of(16)).sum());
+        let (mut pieces, mut columns) = (Vec::new(), Vec::new());
+        for (i, &element) in elements.iter().enumerate() {
+            let size = bytes(left_as(element));
+            let (piece, base) = self.scratch(room(element));
+            let (stride, size_value) = (self.u32(count * at.along * size), self.u32(size));
             let line = self.binary(Opcode::Mul, at.line, stride);
             let own = self.value(Opcode::PtrAdd, [base, line], [], Type::Pointer(Space::Shared));
-            let size_value = self.u32(size);
             let column = self.binary(Opcode::Mul, at.index, size_value);
             if at.blocks {
                 self.touch_remote(&piece);
             } else {
                 self.touch(&piece, true);
             }
-            let targets: Vec<Value> = if at.blocks {
-                let all = 0..self.team().blocks;
-                all.map(|block| {
-                    let block = self.u32(block);
-                    self.value(Opcode::MapCluster, [own, block], [], Type::Pointer(Space::Cluster))
-                })
-                .collect()
-            } else {
-                vec![own]
+            let place = self.value(Opcode::PtrAdd, [own, column], [], Type::Pointer(Space::Shared));
+            let values = items.iter().map(|item| item.values.get(i).copied().or(item.valid));
+            let values: Vec<Value> = values.flatten().collect();
+            let values = match signal {
+                Some(_) => values.into_iter().map(|value| self.as_word(value, element)).collect(),
+                None => values,
             };
-            for target in targets {
-                let ty = self.builder.func.ty(target);
-                let place = self.value(Opcode::PtrAdd, [target, column], [], ty);
-                for (i, &value) in (0u32..).zip(values) {
-                    let address = self.further(place, i * at.along * size);
-                    match at.writes {
-                        None => self.push(Opcode::Store, [address, value], [], []),
-                        Some(here) => self.push(Opcode::StoreIf, [address, value, here], [], []),
-                    };
-                }
-            }
+            columns.push(Column { place, step: at.along * size, values });
             pieces.push((piece, own));
         }
-        if at.blocks {
-            self.cluster_barrier();
+        match signal {
+            Some(signal) => {
+                let all = elements.iter().map(|&element| room(element)).sum();
+                self.send(&columns, at.writes, signal, all);
+            }
+            None if at.blocks => {
+                self.leave_everywhere(&columns, at.writes);
+                self.cluster_barrier();
+            }
+            None => self.leave_here(&columns, at.writes),
         }
         let mut read: Vec<Vec<Vec<Value>>> = Vec::new();
-        for ((element, _), (piece, own)) in columns.iter().zip(&pieces) {
+        for (&element, (piece, own)) in elements.iter().zip(&pieces) {
             self.touch(piece, false);
             let each = (0..count).map(|i| {
-                let start = self.further(*own, i * at.along * bytes(*element));
-                self.read_line(start, *element, at.along)
+                let start = self.further(*own, i * at.along * bytes(left_as(element)));
+                let line = self.read_line(start, left_as(element), at.along);
+                match signal {
+                    Some(_) => line.into_iter().map(|value| self.of_word(value, element)).collect(),
+                    None => line,
+                }
             });
             read.push(each.collect());
         }
@@ -331,7 +328,7 @@ impl Lowering<'_> {
                 let line: Vec<Item> = (0..at.along as usize)
                     .map(|k| {
                         let values = read[..with.elements.len()].iter().map(|column| column[i][k]).collect();
-                        Item { values, valid: flagged.then(|| read[with.elements.len()][i][k]) }
+                        Item { values, valid: flags.map(|_| read[with.elements.len()][i][k]) }
                     })
                     .collect();
                 self.tree(with, line)

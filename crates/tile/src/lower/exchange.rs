@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use tilewright_ir::{Align, Bytes, Element, Flags, Opcode, Order, Space, Type, Value};
+use tilewright_ir::{Align, Bytes, Element, Flags, Opcode, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
@@ -26,7 +26,7 @@ pub(super) struct Scratch {
     next: u32,
     pending: Vec<(Range<u32>, bool)>,
     /// Whether this block has told the others that it runs, and nobody has waited for them yet.
-    announced: bool,
+    pub(super) announced: bool,
     /// What blocks have written to or read since they all met last: each other's memory, or their own up to their last barrier.
     remote: Vec<Range<u32>>,
     /// What this program did to global memory since its threads met last.
@@ -129,6 +129,23 @@ impl Scratch {
         piece
     }
 
+    /// All threads of all blocks have met.
+    pub(super) fn all_met(&mut self) {
+        self.pending.clear();
+        self.remote.clear();
+        self.global.clear();
+    }
+
+    /// Whether somebody may still use a piece that other blocks are about to write to.
+    pub(super) fn meets_remote(&self, piece: &Range<u32>) -> bool {
+        let meets = |other: &Range<u32>| other.start < piece.end && piece.start < other.end;
+        self.remote.iter().any(meets) || self.meets(piece, true)
+    }
+
+    pub(super) fn use_by_others(&mut self, piece: &Range<u32>) {
+        self.remote.push(piece.clone());
+    }
+
     fn meets(&self, piece: &Range<u32>, write: bool) -> bool {
         self.pending
             .iter()
@@ -201,41 +218,6 @@ impl Lowering<'_> {
             if self.team().blocks == 1 { self.block_barrier() } else { self.cluster_barrier() }
         }
         self.scratch.global.push(access);
-    }
-
-    /// Tells the other blocks of the program that this one runs, so that they can write to its memory.
-    pub(super) fn announce(&mut self) {
-        if self.team().blocks > 1 {
-            self.push(Opcode::ClusterArrive, [], [Order::Release.into(), Flags::ALIGNED.into()], []);
-            self.scratch.announced = true;
-        }
-    }
-
-    /// Waits until all blocks of the program run: before the first way into a loop or branch, at the latest, so that it is done once.
-    pub(super) fn await_others(&mut self) {
-        if std::mem::take(&mut self.scratch.announced) {
-            self.push(Opcode::ClusterWait, [], [Order::Acquire.into(), Flags::ALIGNED.into()], []);
-        }
-    }
-
-    /// All blocks of the program meet.
-    pub(super) fn cluster_barrier(&mut self) {
-        self.await_others();
-        self.push(Opcode::ClusterArrive, [], [Order::Release.into(), Flags::ALIGNED.into()], []);
-        self.push(Opcode::ClusterWait, [], [Order::Acquire.into(), Flags::ALIGNED.into()], []);
-        self.scratch.pending.clear();
-        self.scratch.remote.clear();
-        self.scratch.global.clear();
-    }
-
-    /// Says that blocks are about to write to a piece of each other's memory: all of them run, and nobody reads there any more.
-    pub(super) fn touch_remote(&mut self, piece: &Range<u32>) {
-        let meets = |other: &Range<u32>| other.start < piece.end && piece.start < other.end;
-        self.await_others();
-        if self.scratch.remote.iter().any(meets) || self.scratch.meets(piece, true) {
-            self.cluster_barrier();
-        }
-        self.scratch.remote.push(piece.clone());
     }
 
     pub(super) fn further(&mut self, pointer: Value, distance: u32) -> Value {

@@ -4,7 +4,7 @@
 //! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
 //! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
 //! shapes, [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves; a [`pipeline`] finds the factors that can be loaded ahead, by the copy [`engine`] or by [`copies`] of all
-//! threads; [`exchange`] moves elements between threads through shared memory and knows where barriers must be; [`sink`] puts what threads know
+//! threads; [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks; [`sink`] puts what threads know
 //! of themselves to where it is needed.
 //!
 //! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
@@ -14,6 +14,7 @@
 //! Limits: elements narrower than a byte do not exist here (but `bool`); a cluster lies along x.
 
 mod assign;
+mod cluster;
 mod combine;
 mod copies;
 mod dot;
@@ -40,6 +41,7 @@ use tilewright_ir::{
 use tilewright_passes::{Alignment, Context, Remark, RemarkKind};
 
 use assign::Plan;
+use cluster::Signals;
 use engine::Ring;
 use exchange::{Scratch, State, Touched};
 use layout::{Layout, Team};
@@ -179,6 +181,7 @@ fn lower_with(
         constants: HashMap::new(),
         positions: Positions::default(),
         scratch: Scratch::default(),
+        signals: None,
         held: vec![None; func.value_count()],
         specialises,
         pipeline,
@@ -285,6 +288,8 @@ struct Lowering<'a> {
     constants: HashMap<(Type, u64), Value>,
     positions: Positions,
     scratch: Scratch,
+    /// How the blocks of a cluster tell each other what they sent.
+    signals: Option<Signals>,
     held: Vec<Option<Held>>,
     /// Loads that run ahead, and whether a warp of its own makes them; the maps that it copies through.
     pipeline: Option<Pipeline>,
