@@ -81,6 +81,70 @@ fn factors_that_are_not_loaded_ahead() {
     }
 }
 
+const OF_BOTH: u32 = line!() + 7;
+
+#[kernel]
+fn neighbours(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>, m: u32, n: u32) {
+    let (own, rows) = (c.partition([m, n]), a.tile([m, 64]));
+    let mut acc = Tile::<f32>::zeros([m, n]);
+    for step in 0..a.extent(1).div_ceil(64) {
+        let left = rows.at((own.start(0), step * 64)).load();
+        acc = dot(left, b.tile([64, n]).at((step * 64, own.start(1))).load(), acc);
+    }
+    own.store(acc);
+}
+
+/// The same, two of which the author wants on a multiprocessor.
+#[kernel(min_blocks = 2)]
+fn crowded(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>, m: u32, n: u32) {
+    let own = c.partition([m, n]);
+    let mut acc = Tile::<f32>::zeros([m, n]);
+    for step in 0..a.extent(1).div_ceil(64) {
+        let left = a.tile([m, 64]).at((own.start(0), step * 64)).load();
+        acc = dot(left, b.tile([64, n]).at((step * 64, own.start(1))).load(), acc);
+    }
+    own.store(acc);
+}
+
+/// The left factor stays, as in attention.
+#[kernel]
+fn staying(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>, m: u32, n: u32) {
+    let own = c.partition([m, n]);
+    let left = a.tile([m, 64]).at((own.start(0), 0)).load();
+    let mut acc = Tile::<f32>::zeros([m, n]);
+    for step in 0..a.extent(1).div_ceil(64) {
+        acc = dot(left, b.tile([64, n]).at((step * 64, own.start(1))).load(), acc);
+    }
+    own.store(acc);
+}
+
+/// Blocks come in clusters only where neighbours are likely to share what they load, and may.
+#[test]
+fn factors_that_neighbours_share() {
+    let facts = facts(&["a", "b", "c"]);
+    let words = ["the copy engine loads", "programs 2i and 2i + 1 load the same"];
+    for (kernel, shares) in [
+        (neighbours::stage(128, 256), true),
+        (neighbours::stage(128, 128), false),
+        (neighbours::stage(256, 128), true),
+        (neighbours::stage(64, 256), false),
+        (crowded::stage(128, 256), false),
+        (staying::stage(128, 256), false),
+    ] {
+        let lowered = lower(&specialise(kernel.unwrap().func(), &without(&facts, "")), Arch::SM_90A).unwrap();
+        assert_eq!(lowered.func.launch.cluster, shares.then_some([2, 1, 1]));
+        if shares {
+            assert_eq!(line_of(&lowered.remarks, RemarkKind::Applied, &words), OF_BOTH);
+        }
+        assert!(
+            lowered.remarks.iter().any(|remark| remark.message.contains(words[0])),
+            "{:?}",
+            lowered.remarks
+        );
+        assert_eq!(lowered.remarks.iter().any(|remark| remark.message.contains(words[1])), shares);
+    }
+}
+
 const READ_TWICE: u32 = line!() + 8;
 const IN_A_BRANCH: u32 = READ_TWICE + 5;
 
