@@ -46,8 +46,8 @@ pub struct Build {
     pub func: Func,
     /// Tensor maps that a launch must make and pass after the author's parameters: kernels on tiles can have some.
     pub maps: Vec<MapParameter>,
-    /// If programs take turns: of how many blocks on each multiprocessor, all along x and in whole clusters. A launch passes the numbers
-    /// of programs along x, y and z after the maps.
+    /// If programs take turns: of how many blocks on each multiprocessor. A launch passes their numbers along x, y and z
+    /// after the maps.
     pub resident: Option<u32>,
     /// What the passes did.
     pub report: Report,

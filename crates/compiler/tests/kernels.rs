@@ -1,5 +1,4 @@
-//! Every kernel of the registry, for every chip it claims, and large products on tiles through the assembler: no spills, no remarks, registers
-//! within budget.
+//! Every kernel of the registry, for every chip it claims, through the assembler: no spills, no remarks, registers within budget.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::process::ExitCode;
@@ -7,11 +6,8 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tilewright_compiler::Compiler;
 use tilewright_hardware::Arch;
-use tilewright_ir::Func;
 use tilewright_kernels::{Entry, KERNELS};
-use tilewright_lang::tile::prelude::*;
 use tilewright_ptxas::{Assembler, AssemblerError};
-use tilewright_tile::{Fact, specialise};
 
 fn main() -> ExitCode {
     let assembler = Assembler::find();
@@ -31,23 +27,15 @@ fn main() -> ExitCode {
             trials.push(Trial::test(name, run).with_ignored_flag(missing));
         }
     }
-    for (m, n, turned) in [(128, 256, false), (128, 256, true), (256, 128, false)] {
-        let run = move || product_assembles((m, n, turned), assembler.expect("not ignored"));
-        let name = format!("product on tiles {m}x{n}{}::sm_90a", if turned { " turned" } else { "" });
-        trials.push(Trial::test(name, run).with_ignored_flag(missing));
-    }
     trials.push(Trial::test("refusals_point_at_rust", refusals_point_at_rust));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
 fn assembles(entry: &Entry, arch: Arch, assembler: &Assembler) -> Result<(), Failed> {
     let kernel = (entry.stage)().map_err(|error| error.to_string())?;
-    within_budget(kernel.func(), arch, assembler, entry.registers)
-}
-
-fn within_budget(func: &Func, arch: Arch, assembler: &Assembler, registers: u32) -> Result<(), Failed> {
     for line_info in [false, true] {
-        let build = Compiler::new(arch).line_info(line_info).compile(func).map_err(|e| e.to_string())?;
+        let build =
+            Compiler::new(arch).line_info(line_info).compile(kernel.func()).map_err(|e| e.to_string())?;
         let report = match assembler.assemble(&build.code.text, &arch.to_string()) {
             Ok(report) => report,
             Err(AssemblerError::Refused { message, .. }) => {
@@ -62,46 +50,15 @@ fn within_budget(func: &Func, arch: Arch, assembler: &Assembler, registers: u32)
         if !report.remarks.is_empty() {
             return Err(format!("remarks: {:?}\n{}", report.remarks, build.code.text).into());
         }
-        if used.spill_store_bytes + used.spill_load_bytes + used.stack_bytes > 0 || used.registers > registers
+        if used.spill_store_bytes + used.spill_load_bytes + used.stack_bytes > 0
+            || used.registers > entry.registers
         {
-            return Err(format!("{used:?}, allowed are {registers} registers and nothing else").into());
+            return Err(
+                format!("{used:?}, allowed are {} registers and nothing else", entry.registers).into()
+            );
         }
     }
     Ok(())
-}
-
-/// `c = a b`, eight rows of tiles at a time; with `turned`, b is given by columns.
-#[kernel]
-fn product(a: View<bf16, 2>, b: View<bf16, 2>, c: View<bf16, 2>, m: u32, n: u32, turned: bool) {
-    let own = c.partition_grouped([m, n], 8);
-    let mut acc = Tile::<f32>::zeros([m, n]);
-    for step in 0..a.extent(1).div_ceil(64) {
-        let left = a.tile([m, 64]).at((own.start(0), step * 64)).load();
-        let right = if turned {
-            b.tile([n, 64]).at((own.start(1), step * 64)).load().transpose()
-        } else {
-            b.tile([64, n]).at((step * 64, own.start(1))).load()
-        };
-        acc = dot(left, right, acc);
-    }
-    own.store(acc.cast());
-}
-
-/// Two warpgroups that multiply and one that loads have 168 registers each, before the latter gives some of its own away.
-fn product_assembles((m, n, turned): (u32, u32, bool), assembler: &Assembler) -> Result<(), Failed> {
-    let kernel = product::stage(m, n, turned).map_err(|error| error.to_string())?;
-    let facts = [
-        ("a", Fact::MultipleOf(16)),
-        ("a_stride0", Fact::MultipleOf(8)),
-        ("a_stride1", Fact::Is(1)),
-        ("b", Fact::MultipleOf(16)),
-        ("b_stride0", Fact::MultipleOf(8)),
-        ("b_stride1", Fact::Is(1)),
-        ("c", Fact::MultipleOf(16)),
-        ("c_stride0", Fact::MultipleOf(8)),
-        ("c_stride1", Fact::Is(1)),
-    ];
-    within_budget(&specialise(kernel.func(), &facts), Arch::SM_90A, assembler, 168)
 }
 
 /// A message about a line of PTX becomes a message about the Rust that it came from.

@@ -98,8 +98,8 @@ pub struct PackedVariant {
     pub facts: String,
     /// Tensor maps that a launch makes and passes after all other arguments, as text.
     pub maps: String,
-    /// Blocks on each multiprocessor that take turns at the work, if they do: a launch needs no more, in whole clusters, and passes how many
-    /// it would have after the maps.
+    /// Blocks on each multiprocessor that take turns at the work, if they do: a launch needs no more, and passes how many it would have
+    /// after the maps.
     pub resident: Option<u32>,
 }
 
@@ -139,8 +139,8 @@ pub struct PackedVariantRef<'a> {
     pub facts: &'a str,
     /// Tensor maps that a launch makes and passes after all other arguments, as text.
     pub maps: &'a str,
-    /// Blocks on each multiprocessor that take turns at the work, if they do: a launch needs no more, in whole clusters, and passes how many
-    /// it would have after the maps.
+    /// Blocks on each multiprocessor that take turns at the work, if they do: a launch needs no more, and passes how many it would have
+    /// after the maps.
     pub resident: Option<u32>,
 }
 

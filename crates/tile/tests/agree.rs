@@ -83,7 +83,7 @@ fn simulate(case: &Case, lowered: &Lowered, arch: Arch, pipeline: &Pipeline) -> 
     if lowered.resident.is_some() {
         // Few blocks, so that programs do take turns.
         arguments.extend([x, y, z].map(Arg::U32));
-        shape.grid = [(x * y * z).div_ceil(2).next_multiple_of(width), 1, 1];
+        shape.grid = [(x * y * z).div_ceil(2), 1, 1];
     }
     let report = sim.launch(&ptx, &code.entry, &shape, &arguments).map_err(wrong)?;
     if let Some(finding) = report.findings.first() {

@@ -172,33 +172,6 @@ fn a_matrix_product_on_tiles_brings_its_tensor_maps() {
 }
 
 #[kernel]
-fn large_product(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>) {
-    let own = c.partition_grouped([128, 256], 8);
-    let mut sum = Tile::<f32>::zeros([128, 256]);
-    for k in 0..a.extent(1).div_ceil(64) {
-        let left = a.tile([128, 64]).at((own.start(0), k * 64)).load();
-        sum = dot(left, b.tile([64, 256]).at((k * 64, own.start(1))).load(), sum);
-    }
-    own.store(sum);
-}
-
-/// Neighbours that share factors are blocks of a cluster, and those of an odd number of programs find that in a pack, too.
-#[test]
-fn neighbours_share_factors_from_a_pack() {
-    let kernel = large_product::stage().unwrap();
-    let extents = (264, 96, 128);
-    let kernels = record(|device| drop(multiply(device, &kernel, extents).unwrap()));
-    let clusters: Vec<_> = kernels.iter().map(|kernel| kernel.cluster).collect();
-    assert_eq!(clusters, [None, Some([2, 1, 1])], "on Hopper");
-    let device = equipped(kernels);
-    for (m, n, k) in [extents, (136, 96, 128), (8, 96, 128)] {
-        let (c, variant) = multiply(&device, &kernel, (m, n, k)).unwrap();
-        assert!(variant.packed().is_some() && variant.cluster() == Some([2, 1, 1]), "{variant:?}");
-        assert_eq!(c.to_vec().unwrap(), exact(m, n, k));
-    }
-}
-
-#[kernel]
 fn twice(x: View<f32, 2>) {
     let tile = x.partition([1, 64]);
     tile.store(tile.load() * 2.0);

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tilewright::cuda::{CudaError, DiskCache, Form, Pack, PackBuilder, PackedKernel};
-use tilewright::device::{DeviceError, DeviceKind, DynBuffer, Recorder, Variant, available};
+use tilewright::device::{DeviceError, DeviceKind, DynBuffer, Recorder, available};
 use tilewright::gemm::{Arguments, Gemm};
 use tilewright::hardware::Element;
 use tilewright::kernels::gemm::{Algorithm, Storage, Types};
@@ -366,46 +366,12 @@ mod programs {
         own.store(acc);
     }
 
-    /// Tiles so large that neighbours share what they load.
-    #[kernel]
-    pub(super) fn large_product(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>) {
-        let own = c.partition([128, 256]);
-        let mut acc = Tile::<f32>::zeros([128, 256]);
-        for step in 0..a.extent(1).div_ceil(64) {
-            let left = a.tile([128, 64]).at((own.start(0), step * 64)).load();
-            acc = dot(left, b.tile([64, 256]).at((step * 64, own.start(1))).load(), acc);
-        }
-        own.store(acc);
-    }
-
     /// A row that takes a cluster of blocks.
     #[kernel]
     pub(super) fn long_rows(x: View<f32, 2>, out: View<f32, 2>, columns: u32) {
         let row = x.partition([1, columns]).load();
         out.partition([1, columns]).store(row / row.sum(1));
     }
-}
-
-/// Blocks of neighbours come in pairs, no more of them than the chip runs at once.
-#[test]
-fn programs_that_share_are_launched_in_pairs() {
-    Fake::new().run("programs_that_share_are_launched_in_pairs", |driver| {
-        let device = gpu();
-        let product = device.program(&programs::large_product::stage().unwrap()).unwrap();
-        let b = device.alloc_zeroed::<bf16>(8 * 8).unwrap();
-        let multiprocessors = device.chip().multiprocessors;
-        for (programs, blocks) in [(1, 2), (2, 2), (3, 4), (300, multiprocessors)] {
-            let rows = 128 * programs;
-            let (a, c) = (device.alloc_zeroed::<bf16>(rows * 8), device.alloc_zeroed::<f32>(rows * 8));
-            let (a, c) = (a.unwrap(), c.unwrap());
-            let report = product.run(&[&a.view([rows, 8]), &b.view([8, 8]), &c.view([rows, 8])]);
-            report.unwrap().expect_clean().unwrap();
-            let launches = driver.launches();
-            assert_eq!(launches[launches.len() - 1].grid, [blocks, 1, 1], "{programs} programs");
-        }
-        let clusters: Vec<_> = product.variants().iter().map(Variant::cluster).collect();
-        assert_eq!(clusters, vec![Some([2, 1, 1]); clusters.len()]);
-    });
 }
 
 /// A pack that a GPU was given is all that it needs; machine code comes first.

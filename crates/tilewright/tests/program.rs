@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use tilewright::compiler::Compiler;
-use tilewright::device::{Argument, BufferView, Device, DeviceError, Fact, Report};
+use tilewright::device::{BufferView, Device, DeviceError, Fact, Report};
 use tilewright::hardware::Arch;
 use tilewright::lang::tile::prelude::*;
 
@@ -204,57 +204,6 @@ fn factors_through_tensor_maps() {
         let to = c.slice(..(m - 1) * n).unwrap();
         let build = program.build_for(&[&a, &b, &to.view([m - 1, n])]).unwrap();
         assert!(build.maps().len() < 2);
-    });
-}
-
-/// Members of a batch, each times one of its own or one for all; every program begins as much further along k as its row is below.
-#[kernel]
-fn members(a: View<bf16, 3>, b: View<bf16, 3>, every: View<bf16, 2>, c: View<f32, 3>, steps: Val<u32>) {
-    let rows = c.extent(1).div_ceil(128);
-    let (member, row) = (program_id(0) / rows, program_id(0) % rows);
-    let (a, b, c) = (a.row(member), b.row(member), c.row(member));
-    let (mut own, mut of_all) = (Tile::<f32>::zeros([128, 256]), Tile::<f32>::zeros([128, 256]));
-    for step in 0..steps {
-        let left = a.tile([128, 64]).block((row, step)).load();
-        own = dot(left, b.tile([64, 256]).at((step * 64, 0)).load(), own);
-    }
-    for step in 0..steps {
-        let left = a.tile([128, 64]).at((row * 128, step * 64 + row * 8)).load();
-        of_all = dot(left, every.tile([64, 256]).block((step, 0)).load(), of_all);
-    }
-    c.tile([128, 256]).block((row, 0)).store(own + of_all * 2.0);
-}
-
-/// Large products of neighbours share factors where they are the same: not those of other members, and not those further along k.
-#[test]
-fn neighbours_share_only_what_is_the_same() {
-    let (count, m, n, k) = (3, 136, 256, 128);
-    let (a, b, every) = (numbers(count * m * k, 1), numbers(count * k * n, 2), numbers(k * n, 3));
-    let narrow = |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
-    let sum = |at: usize| {
-        let (member, row, column) = (at / (m * n), at / n % m, at % n);
-        let left = |i: usize| if i < k { a[(member * m + row) * k + i] } else { 0.0 };
-        let own: f32 = (0..k).map(|i| left(i) * b[(member * k + i) * n + column]).sum();
-        let of_all: f32 = (0..k).map(|i| left(i + row / 128 * 8) * every[i * n + column]).sum();
-        own + of_all * 2.0
-    };
-    let expected: Vec<f32> = (0..count * m * n).map(sum).collect();
-    both(|device| {
-        let program = device.program(&members::stage().unwrap()).unwrap();
-        let [a, b, every] = [&a, &b, &every].map(|numbers| device.upload(&narrow(numbers)).unwrap());
-        for programs in [count * 2, count * 2 - 1, 1] {
-            let c = device.alloc_zeroed::<f32>(count * m * n).unwrap();
-            let views =
-                (a.view([count, m, k]), b.view([count, k, n]), every.view([k, n]), c.view([count, m, n]));
-            let arguments: [&dyn Argument; 5] = [&views.0, &views.1, &views.2, &views.3, &2u32];
-            program.launch(u32::try_from(programs).unwrap(), &arguments).unwrap().expect_clean().unwrap();
-            // Programs are tiles of 128 rows and 8.
-            let done = (programs / 2 * m + programs % 2 * 128) * n;
-            let found = c.to_vec().unwrap();
-            near(&found[..done], &expected[..done], 1e-5);
-            assert!(found[done..].iter().all(|&x| x == 0.0), "{programs} programs do no more than theirs");
-            assert_eq!(program.build_for(&arguments).unwrap().cluster(), Some([2, 1, 1]));
-        }
     });
 }
 

@@ -15,15 +15,14 @@ use std::rc::Rc;
 
 use tilewright_hardware::{Major, MatrixDescriptor, SwizzleMode, smem_tile};
 use tilewright_ir::{
-    Align, Bytes, Cmp, Element, FenceProxy, Flags, Op, OpData, Opcode, Region, Registers, Space, Special,
-    Type, Uses, Value, Warps,
+    Align, Bytes, Cmp, Element, FenceProxy, Flags, Op, OpData, Opcode, Rank, Region, Registers, Space,
+    Special, Type, Uses, Value, Warps,
 };
 
 use super::assign::Box3;
 use super::dot::{Lines, warpgroup_rows};
 use super::layout::{Holder, Layout};
 use super::pipeline::{Form, Left, Outer, Pipeline, Product};
-use super::share::{self, Copies};
 use super::{Lowering, Result};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
@@ -112,12 +111,6 @@ impl Lowering<'_> {
                 Ok(Vec::new())
             })?;
         }
-        if self.sharing().is_some() {
-            // Nobody may leave while the other block can still write to it or arrive at its barriers.
-            let all = self.u32(u32::MAX);
-            self.push(Opcode::WarpSync, [all], [], []);
-            self.pair_barrier();
-        }
         Ok(())
     }
 
@@ -140,30 +133,16 @@ impl Lowering<'_> {
             let number = this.builder.func.add_arg(region, Type::U32);
             let ring: Vec<Value> = types.iter().map(|&ty| this.builder.func.add_arg(region, ty)).collect();
             this.set_ring(&ring);
-            let place = |this: &mut Self, number: Value| {
-                let row = this.binary(Opcode::Div, number, width);
-                [
-                    this.binary(Opcode::Rem, number, width),
-                    this.binary(Opcode::Rem, row, height),
-                    this.binary(Opcode::Div, number, layer),
-                ]
-            };
-            this.program = Some(place(this, number));
-            if this.sharing().is_some() {
-                let (other, exists) = this.neighbour_of(number, all);
-                if this.loads {
-                    let program = place(this, other);
-                    this.meet(program, exists);
-                } else if let Some(Ring { signals: Some(signals), .. }) = this.ring {
-                    let empty = this.empty_of_pair(signals.empty, exists);
-                    this.ring =
-                        this.ring.map(|ring| Ring { signals: Some(Signals { empty, ..signals }), ..ring });
-                }
-            }
+            let row = this.binary(Opcode::Div, number, width);
+            this.program = Some([
+                this.binary(Opcode::Rem, number, width),
+                this.binary(Opcode::Rem, row, height),
+                this.binary(Opcode::Div, number, layer),
+            ]);
             this.region(body)?;
             Ok(this.ring_values())
         })?;
-        (self.program, self.neighbour) = (None, None);
+        self.program = None;
         self.leave_loop(before);
         Ok(())
     }
@@ -171,8 +150,7 @@ impl Lowering<'_> {
     /// One thread makes the barriers, and all wait for it.
     fn barriers(&mut self, full: Value, empty: Value, stages: u32) {
         let thread = self.early(Opcode::Special, [], [tilewright_ir::Special::TidX.into()], Type::U32);
-        let blocks = if self.sharing().is_some() { share::BLOCKS } else { 1 };
-        let (zero, one, consumers) = (self.u32(0), self.u32(1), self.u32(blocks * self.team().warps / 4));
+        let (zero, one, consumers) = (self.u32(0), self.u32(1), self.u32(self.team().warps / 4));
         let first = self.early(Opcode::Cmp, [thread, zero], [Cmp::Eq.into()], Type::BOOL);
         let op = self.push(Opcode::If, [first], [], []);
         let _ = self.fill(op, |this, _| {
@@ -185,18 +163,13 @@ impl Lowering<'_> {
             Ok(Vec::new())
         });
         let _ = self.fill(op, |_, _| Ok(Vec::new()));
-        if self.sharing().is_some() {
-            self.pair_barrier();
-        } else {
-            self.push(Opcode::Barrier, [zero], [Flags::ALIGNED.into()], []);
-        }
+        self.push(Opcode::Barrier, [zero], [Flags::ALIGNED.into()], []);
     }
 
     fn barrier_at(&mut self, barriers: Value, slot: Value) -> Value {
         let eight = self.u32(8);
         let offset = self.binary(Opcode::Mul, slot, eight);
-        let ty = self.builder.func.ty(barriers);
-        self.value(Opcode::PtrAdd, [barriers, offset], [], ty)
+        self.value(Opcode::PtrAdd, [barriers, offset], [], SHARED)
     }
 
     pub(super) fn slot_at(&mut self, ring: &Ring, slot: Value, offset: u32) -> Value {
@@ -252,7 +225,21 @@ impl Lowering<'_> {
         let tile = self.slot_at(&ring, ring.slot, staged.offset);
         let map = self.map_values[map];
         let outer = outer.map(|Outer { index, .. }| self.scalar(index));
-        self.copy_boxes(op, &Copies { tile, map, full, starts, outer }, &boxes.boxes);
+        for part in &boxes.boxes {
+            let to = self.further(tile, part.offset);
+            let mut operands = vec![to, map, full];
+            for (start, offset) in starts.into_iter().zip(part.coordinates) {
+                let offset_value = self.constant(Type::I32, u64::from(offset));
+                operands.push(if offset == 0 {
+                    start
+                } else {
+                    self.binary(Opcode::Add, start, offset_value)
+                });
+            }
+            operands.extend(outer);
+            let rank = if outer.is_some() { 3 } else { 2 };
+            self.push(Opcode::TmaLoad, operands, [Rank(rank).into()], []);
+        }
         if group.last() == Some(&op) {
             self.next_slot();
         }
@@ -463,20 +450,14 @@ impl Lowering<'_> {
         self.push(Opcode::MbarWait, [full, signals.phase], [], []);
     }
 
-    /// Math: gives a slot back, one thread for each warpgroup, or one for each block of a pair, where `condition` holds.
+    /// Math: gives a slot back, one thread for each warpgroup, where `condition` holds.
     pub(super) fn release(&mut self, slot: Value, condition: Option<Value>) {
         let Some(signals) = self.ring.and_then(|ring| ring.signals) else { return };
         let lane = self.number(super::layout::Holder::Lane);
         let warp = self.number(super::layout::Holder::Warp);
         let (three, zero) = (self.u32(3), self.u32(0));
         let of_group = self.early(Opcode::And, [warp, three], [], Type::U32);
-        let which = if self.sharing().is_some() {
-            let one = self.u32(1);
-            self.early(Opcode::Shr, [lane, one], [], Type::U32)
-        } else {
-            lane
-        };
-        let either = self.early(Opcode::Or, [which, of_group], [], Type::U32);
+        let either = self.early(Opcode::Or, [lane, of_group], [], Type::U32);
         let first = self.early(Opcode::Cmp, [either, zero], [Cmp::Eq.into()], Type::BOOL);
         let Some(here) = self.both(Some(first), condition) else { return };
         let op = self.push(Opcode::If, [here], [], []);

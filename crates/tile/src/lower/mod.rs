@@ -9,8 +9,7 @@
 //!
 //! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
 //! `tile_reduce` and `dot` combine. A program is one block, or with `cluster` a cluster of them along x: the grid is then that many times as
-//! wide as there are programs. Where programs take turns, a block is one program at a time, even in a
-//! cluster of those that [`share`] what they load.
+//! wide as there are programs.
 //!
 //! Limits: elements narrower than a byte do not exist here (but `bool`); a cluster lies along x.
 
@@ -29,7 +28,6 @@ mod pipeline;
 mod positions;
 mod rearrange;
 mod scan;
-mod share;
 mod sink;
 
 use std::collections::HashMap;
@@ -59,8 +57,8 @@ pub struct Lowered {
     pub func: Func,
     /// Tensor maps that a launch must make and pass after the author's parameters, in this order.
     pub maps: Vec<MapParameter>,
-    /// If programs take turns: of how many blocks on each multiprocessor. The launch needs no more than that, all along x and in whole
-    /// clusters, and passes the numbers of programs along x, y and z, each a `u32`, after the maps.
+    /// If programs take turns: of how many blocks on each multiprocessor. The launch needs no more than that, all along x, and passes the
+    /// numbers of programs along x, y and z, each a `u32`, after the maps.
     pub resident: Option<u32>,
     /// What was done, and what could not be, with the author's line.
     pub remarks: Vec<Remark>,
@@ -170,9 +168,7 @@ fn lower_with(
     target.launch.threads = Some([(plan.team.warps + loaders) * 32, 1, 1]);
     let blocks = pipeline.as_ref().map_or_else(|| plan.blocks(func), |pipeline| pipeline.blocks);
     target.launch.min_blocks = func.launch.min_blocks.or(Some(blocks));
-    let shares = pipeline.as_ref().is_some_and(|pipeline| pipeline.sharing.is_some());
-    let cluster = if shares { share::BLOCKS } else { plan.team.blocks };
-    target.launch.cluster = (cluster > 1).then_some([cluster, 1, 1]);
+    target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
     target.locations = func.locations.clone();
     let resident = pipeline.as_ref().filter(|p| specialises && p.takes_turns(func)).map(|_| blocks);
     let mut lowering = Lowering {
@@ -194,7 +190,6 @@ fn lower_with(
         programs: None,
         program: None,
         turns: Vec::new(),
-        neighbour: None,
         ring: None,
         loads: false,
         turn: None,
@@ -307,8 +302,6 @@ struct Lowering<'a> {
     program: Option<[Value; 3]>,
     /// The loops in which they do.
     turns: Vec<Op>,
-    /// In code that loads for a pair of programs: the other one.
-    neighbour: Option<share::Neighbour>,
     ring: Option<Ring>,
     /// Whether this is the code of that warp.
     loads: bool,
@@ -372,10 +365,7 @@ impl Lowering<'_> {
             Opcode::If if scalars => self.branch(data)?,
             Opcode::For | Opcode::While | Opcode::If | Opcode::Assert | Opcode::BulkPrefetch => {}
             _ if data.info().group == Group::Program => {}
-            _ => {
-                self.copy(data);
-                self.mirror(op, data);
-            }
+            _ => self.copy(data),
         }
         Ok(())
     }

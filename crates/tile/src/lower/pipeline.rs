@@ -24,7 +24,6 @@ use tilewright_passes::Alignment;
 use super::assign::{Box3, constant};
 use super::dot::{self, Lines};
 use super::outgoing::Outgoing;
-use super::share::Sharing;
 
 /// Threads of a warpgroup.
 const WARPGROUP: u32 = 128;
@@ -170,8 +169,6 @@ pub(super) struct Pipeline {
     scratch: u32,
     /// The store that goes through shared memory.
     pub(super) outgoing: Option<Outgoing>,
-    /// What two neighbouring programs may load together.
-    pub(super) sharing: Option<Sharing>,
     /// What was refused, and why.
     pub(super) refused: Vec<(Loc, String)>,
 }
@@ -199,7 +196,6 @@ impl Pipeline {
             warps: 0,
             scratch,
             outgoing: None,
-            sharing: None,
             refused: Vec::new(),
         };
         let bodies = loop_bodies(func, func.body(), mechanism);
@@ -243,15 +239,10 @@ impl Pipeline {
             let bytes: u32 = loads.iter().map(|op| self.loads[op].bytes).sum();
             let (verb, count) = (if self.mechanism == Mechanism::Engine { "s" } else { "" }, loads.len());
             let factors = if count == 1 { "factor" } else { "factors" };
-            let mut what = format!(
+            let what = format!(
                 "{who} load{verb} this ahead: {count} {factors} of {bytes} bytes in a ring of {} slots",
                 self.stages
             );
-            let shares =
-                |op: &Op| self.sharing.as_ref().is_some_and(|sharing| sharing.loads.contains_key(op));
-            if loads.iter().any(shares) {
-                what += "; where programs 2i and 2i + 1 load the same, each loads half of it for both";
-            }
             (func.op(loads[0]).loc, what)
         };
         groups.iter().map(one).collect()
@@ -339,10 +330,6 @@ impl Pipeline {
                 "not loaded ahead: two times {} bytes of factors do not fit shared memory; take smaller tiles",
                 self.slot_bytes
             ));
-        }
-        self.sharing = Sharing::of(func, self);
-        if let Some(sharing) = &self.sharing {
-            sharing.cut(&mut self.loads, &mut self.maps);
         }
         Ok(())
     }

@@ -469,8 +469,7 @@ impl Program {
         }
         let entry = body.variant(&self.device, &key.on_grid(grid))?;
         let blocks = entry.variant.cluster().map_or(1, |[blocks, ..]| blocks);
-        // Blocks that take turns have a program each, even in a cluster.
-        let grid = self.fits(grid, if entry.resident.is_some() { 1 } else { blocks })?;
+        let grid = self.fits(grid, blocks)?;
         match &entry.body {
             Some(compiled) => {
                 let mut arguments = body.expand(passed);
@@ -482,8 +481,7 @@ impl Program {
                     let all = grid.iter().fold(1u32, |all, &programs| all.saturating_mul(programs));
                     // They are counted in 32 bits.
                     self.fits([all, 1, 1], 1)?;
-                    let clusters = all.div_ceil(blocks).min(resident / blocks).max(1);
-                    grid = [clusters * blocks, 1, 1];
+                    grid = [all.min(resident), 1, 1];
                 }
                 compiled.launch(grid, &arguments)
             }

@@ -97,7 +97,7 @@ impl Variant {
         self.shared.block.map(|block| block.iter().product())
     }
 
-    /// The blocks of a cluster, if there are any: those of a program, or where programs take turns, of neighbouring ones.
+    /// The blocks of a program, if it has more than one.
     #[must_use]
     pub fn cluster(&self) -> Option<[u32; 3]> {
         self.shared.cluster
