@@ -48,26 +48,35 @@ fn quick_exponential(x: Tile<f32>, most: Tile<f32>) -> Tile<f32> {
     power.map(|power: Val<f32>| power.exp2_fast())
 }
 
-/// Rows of scaled numbers become probabilities, exact enough for results of type `U`. Rows of nothing but -inf become zeros.
+/// Rows of scaled numbers become probabilities, exact enough for results of type `U`, and whether they have: they have not where there is NaN
+/// or an infinity. Rows of nothing but -inf become zeros.
 #[device]
-fn normalised<U: Float>(x: Tile<f32>, form: Form) -> Tile<f32> {
+fn normalised<U: Float>(x: Tile<f32>, form: Form) -> (Tile<f32>, Tile<bool>) {
     let most = x.max(1);
     let most = select(most == f32::NEG_INFINITY, 0.0f32, most);
     let shifted = x - most;
     let e = if U::ELEMENT.bits() == 16 { quick_exponential(x, most) } else { exponential(shifted) };
     let sum = e.sum(1);
     let sum = select(sum == 0.0f32, 1.0f32, sum);
-    match form {
+    let result = match form {
         Form::Probabilities => e * sum.recip(),
         Form::Logarithms => shifted - sum.log(),
-    }
+    };
+    (result, sum == sum)
 }
 
-/// The same, over the columns that count.
+/// The same, over the columns that count, and those only.
 #[device]
 fn normalised_where<U: Float>(counts: Tile<bool>, x: Tile<f32>, form: Form) -> Tile<f32> {
-    let y = normalised::<U>(select(counts, x, f32::NEG_INFINITY), form);
-    select(counts, y, form.nothing())
+    let (result, is_number) = normalised::<U>(select(counts, x, f32::NEG_INFINITY), form);
+    if is_number.shape().elements() > 1 {
+        select(counts, result, form.nothing())
+    } else if is_number.item() {
+        // Columns that do not count have become nothing by themselves.
+        result
+    } else {
+        select(counts, result, form.nothing())
+    }
 }
 
 /// How many columns a query sees, if there are `queries` for each matrix and the last one sees all.
@@ -105,16 +114,22 @@ pub fn softmax<T: Padded, U: Float>(
     let i = program_id(0);
     let y = y.tile(shape).block((i, 0));
     if causal {
+        let seen = seen_by(i, queries, x.extent(1));
         // Several rows together are short: nobody would gain by reading less of them.
-        let read = if shape[0] == 1 { up_to(x, seen_by(i, queries, x.extent(1))) } else { x };
+        let read = if shape[0] == 1 { up_to(x, seen) } else { x };
         let from = read.tile(shape).block((i, 0));
         let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
-        let last = from.positions(0).bitcast::<u32>() % queries + x.extent(1);
-        let counts = from.positions(1).bitcast::<u32>() + queries <= last;
+        let column = from.positions(1).bitcast::<u32>();
+        let counts = if shape[0] == 1 {
+            column < seen
+        } else {
+            let last = from.positions(0).bitcast::<u32>() % queries + x.extent(1);
+            column + queries <= last
+        };
         y.store(normalised_where::<U>(counts, numbers, form).cast());
     } else {
         let numbers = x.tile(shape).block((i, 0)).load_or(T::LOWEST).cast::<f32>() * scale;
-        y.store(normalised::<U>(numbers, form).cast());
+        y.store(normalised::<U>(numbers, form).0.cast());
     }
 }
 

@@ -31,7 +31,7 @@ fn distances((x, inside): (Tile<f32>, Tile<bool>), mean: Tile<f32>) -> Tile<f32>
     select(inside, x - mean, 0.0f32)
 }
 
-/// Columns from which on a row is shared by several blocks, and how many rows ahead it is then asked for: about half of those that an H200 has
+/// Columns from which on a row is shared by many blocks, and how many rows ahead it is then asked for: about half of those that an H200 has
 /// under way. Blocks that wait for each other leave memory idle; with rows nearer or further away it gained less.
 const LONG: u32 = 16384;
 const AHEAD: u32 = 40;

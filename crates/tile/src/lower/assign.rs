@@ -60,9 +60,9 @@ impl Plan {
             Some(count * bytes(func.ty(tile).element()?))
         };
         let words = func.walk().into_iter().filter(is_load).filter_map(loaded).sum::<u32>().div_ceil(4);
-        let registers = match most {
-            0..=32 => 64,
-            _ if words <= 64 && self.team.blocks > 1 => 80,
+        let registers = match (most, words) {
+            (0..=32, 0..=48) => 64,
+            (0..=32, _) => 80,
             _ => 128,
         };
         (65536 / (registers * 32 * self.team.warps)).clamp(1, 16)
@@ -306,7 +306,7 @@ pub(crate) fn parameter(func: &Func, value: Value) -> Option<&str> {
     }
 }
 
-/// How many threads a program gets: what the kernel says, or as many as have 64 bytes each of its largest tile.
+/// How many threads a program gets: what the kernel says, or what suits its largest tile.
 fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
     let blocks = func.launch.cluster.map(|cluster| cluster.iter().product::<u32>());
     let warps = func.launch.total_threads().map(|threads| threads.div_ceil(32));
@@ -316,26 +316,45 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
     });
     let widest = accesses.max_by_key(|(ty, _)| ty.bits());
     let all = tiles(func).map(|(value, _)| func.ty(value));
-    let dot = func.walk().into_iter().any(|op| func.op(op).code == Opcode::Dot);
+    let has = |code: Opcode| func.walk().into_iter().any(|op| func.op(op).code == code);
+    let dot = has(Opcode::Dot);
+    let combines = has(Opcode::TileReduce) && !has(Opcode::TileScan);
+    // Masks take registers and time: then threads hold more, and there are fewer of them.
+    let light = combines && !has(Opcode::Iota);
     let (ty, vector) = match widest {
         Some((ty, order)) => (ty, order.vector),
         None => (all.max_by_key(|ty| ty.bits()).unwrap_or(Type::F32), 1),
     };
     let bytes = ty.bits() / 8;
     let elements = ty.shape().map_or(1, |shape| shape.elements());
+    let is_wide = |op: &Op| {
+        let data = func.op(*op);
+        let shape = data.results.first().and_then(|&tile| func.ty(tile).shape());
+        data.code == Opcode::TileLoad && shape.is_some_and(|shape| 2 * shape.elements() > elements)
+    };
+    let loads = func.walk().iter().filter(|op| is_wide(op)).count();
     let blocks = blocks.unwrap_or_else(|| {
         let clusters = arch.supports(Arch::SM_90) && !dot;
-        if clusters { elements.div_ceil(ELEMENTS_OF_BLOCK).next_power_of_two().min(8) } else { 1 }
+        let small = light || (combines && elements > ELEMENTS_OF_BLOCK);
+        let of_block = if small { ELEMENTS_OF_SMALL_BLOCK } else { ELEMENTS_OF_BLOCK };
+        if clusters { elements.div_ceil(of_block).next_power_of_two().min(8) } else { 1 }
     });
     let warps = warps.unwrap_or_else(|| {
         if dot {
             return dot::warps(func);
         }
-        // A block of a cluster takes as much as it can hold, with few warps that wait for each other.
         let wanted = match blocks {
-            1 => bytes.div_ceil(BYTES_OF_THREAD * 32).clamp(1, 16),
-            _ => elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).clamp(8, 32),
+            1 if light && elements <= ELEMENTS_OF_SMALL_BLOCK / 2 => bytes / (BYTES_OF_THREAD / 2 * 32),
+            1 if combines && elements > ELEMENTS_OF_SMALL_BLOCK / 2 => {
+                // Rows with weights and the like: the fewer threads, the less waits for what each of them loads beside its row.
+                let most = if loads > 2 { 8 } else { 16 };
+                elements.div_ceil(ELEMENTS_OF_THREAD / 2 * 32).min(most)
+            }
+            1 => bytes.div_ceil(BYTES_OF_THREAD * 32),
+            // A block of a cluster takes as much as it can hold, with few warps that wait for each other.
+            _ => elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).max(if light { 4 } else { 8 }),
         };
+        let wanted = if blocks == 1 { wanted.clamp(1, 16) } else { wanted };
         let wanted = wanted.max(elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32)).min(32);
         // Pieces of one warp each; a number of warps that divides them leaves nobody idle.
         let pieces = ty.shape().map_or(1, |shape| shape.elements()).div_ceil(vector * 32 * blocks);
@@ -345,11 +364,14 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
     Team { warps, blocks }
 }
 
-/// What one thread should hold of the largest tile: four accesses of 16 bytes keep memory busy.
+/// What one thread should hold of the largest tile: four accesses of 16 bytes keep memory busy. Half of that is enough where threads combine
+/// what they hold and do little else: then there are twice as many, and some compute while others wait for memory.
 const BYTES_OF_THREAD: u32 = 64;
 
-/// What one block should hold of the largest tile: an H200 was fastest with this much, alone or in a cluster.
+/// What one block should hold of the largest tile: an H200 was fastest with this much, alone or in a cluster. Less of it where threads combine
+/// what they hold, since they wait for each other.
 const ELEMENTS_OF_BLOCK: u32 = 1 << 14;
+const ELEMENTS_OF_SMALL_BLOCK: u32 = 1 << 13;
 
 /// What one thread can hold of the largest tile, with registers left for what it computes.
 const ELEMENTS_OF_THREAD: u32 = 64;
