@@ -142,6 +142,8 @@ while IFS="$tab" read -r kind name seconds tools threaded data arguments proves;
             options="--error-exitcode=99 --report-api-errors=no --target-processes=application-only"
             # `=`, so that no option is two words.
             [ "$tool" = memcheck ] && options="--leak-check=full $options"
+            # It follows few barrier objects at a time unless told otherwise, and lets kernels with more of them fail.
+            [ "$tool" = synccheck ] && options="--num-cuda-barriers=65536 $options"
             # racecheck cannot follow launches of several threads at once, and calls that a hazard: one test at a time, and none that does so
             # itself. That its kernels are free of hazards, others show.
             choice=
