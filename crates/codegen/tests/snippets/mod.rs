@@ -519,7 +519,7 @@ fn copies(t: &mut Table) {
     t.add(ALL, "cp_async", &format!("{p}cp_async %p, %g bytes(16)\ncp_async %p, %g bytes(4)\ncp_async %p, %g bytes(8)\ncp_async %p, %g, %n bytes(16) cache(cg) prefetch(128)\ncp_async %p, %g bytes(16) cache(ca)\ncp_async_commit\ncp_async_wait count(2)\ncp_async_arrive %bar\ncp_async_arrive %bar flags(noinc)"));
     t.add(HOPPER, "bulk", &format!("{p}bulk_load %p, %g, %k, %bar\nbulk_load %p, %g, %k, %bar, %pol flags(hint)\nbulk_store %g, %p, %k\nbulk_store %g, %p, %n, %pol flags(hint)\nbulk_prefetch %g, %k\nbulk_commit\nbulk_wait count(0)\nbulk_wait count(1) flags(read)"));
     t.add(HOPPER, "bulk multicast", &format!("{p}bulk_load %p, %g, %k, %bar, %mask flags(multicast)\nbulk_load %p, %g, %k, %bar, %mask, %pol flags(multicast hint)"));
-    t.add(HOPPER, "bulk cluster", &format!("{p}%q = map_cluster %p, %n : ptr<cluster>\n%o = map_cluster %bar, %n : ptr<cluster>\nbulk_copy %q, %p, %k, %o\nstore_async %q, %k, %o\n%d = const value(0) : f64\nstore_async %q, %d, %o\n%v = pack %k, %k, %n, %n : 4xu32\nstore_async %q, %v, %o"));
+    t.add(HOPPER, "bulk cluster", &format!("{p}%q = map_cluster %p, %n : ptr<cluster>\n%o = map_cluster %bar, %n : ptr<cluster>\nbulk_copy %q, %p, %k, %o\nstore_async %q, %k, %o\n%wide = const value(0) : f64\nstore_async %q, %wide, %o\n%four = pack %k, %k, %n, %n : 4xu32\nstore_async %q, %four, %o"));
     for (op, elements) in [
         ("add", &["f32", "f16", "bf16", "i32", "u32", "u64", "i64", "f64"][..]),
         ("min", &["i32", "u32", "f16", "bf16", "u64", "i64"]),
