@@ -9,7 +9,7 @@
 //! 7. Vectors have at least one element and fit in whole bytes; conversions, packs and slices add up; a bitcast keeps the size.
 //! 8. Roles stand at the top of a function, their warps are disjoint, lie within the block, and with register counts they are whole
 //!    warpgroups (four warps) whose registers fit the multiprocessor.
-//! 9. Tensor accesses have as many operands as rank, im2col, multicast and hint ask for.
+//! 9. Tensor accesses have as many operands as rank, im2col, multicast and hint ask for; what is stored asynchronously has 4, 8 or 16 bytes.
 //! 10. Matrix products exist: the shape and types are in the hardware's table, and fragments have its sizes.
 //! 11. Calls name a function of the module and agree with its signature; functions end in `return` if they have results.
 //! 12. Constants fit their type.
