@@ -10,7 +10,9 @@ use tilewright_hardware::{Arch, Element, Gpu};
 use tilewright_kernels::gemm::epilogue::Epilogue;
 use tilewright_kernels::gemm::hopper::Config;
 use tilewright_kernels::gemm::{Accumulation, Problem, Storage, Types};
+use tilewright_kernels::tutorial;
 use tilewright_ptxas::Assembler;
+use tilewright_tile::{Fact, specialise};
 
 /// What a kernel is staged for: the types, and what is unusual.
 type Case = (&'static str, Element, &'static [Twist]);
@@ -138,7 +140,39 @@ fn main() -> ExitCode {
         let run = move || assembles(config, element, twists, assembler.expect("not ignored"));
         Trial::test(format!("{config} {element} {twists:?}"), run).with_ignored_flag(missing)
     };
-    libtest_mimic::run(&Arguments::from_args(), CASES.iter().map(trial).collect()).exit_code()
+    let of_tiles = |&(tile, leaky): &'static ([u32; 3], bool)| {
+        let run = move || tiles_assemble(tile, leaky, assembler.expect("not ignored"));
+        Trial::test(format!("tiles {tile:?} leaky {leaky}"), run).with_ignored_flag(missing)
+    };
+    let trials = CASES.iter().map(trial).chain(TILES.iter().map(of_tiles)).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The product on tiles: two programs take turns in a block, or two warpgroups share one.
+const TILES: &[([u32; 3], bool)] =
+    &[([128, 128, 64], false), ([128, 128, 64], true), ([64, 256, 64], true), ([128, 256, 64], false)];
+
+fn tiles_assemble(tile: [u32; 3], leaky: bool, assembler: &Assembler) -> Result<(), Failed> {
+    let kernel = tutorial::matmul::stage(leaky, tile).map_err(|error| error.to_string())?;
+    let facts = ["a", "b", "c"].map(|view| {
+        [
+            (view.to_owned(), Fact::MultipleOf(16)),
+            (format!("{view}_stride0"), Fact::MultipleOf(16)),
+            (format!("{view}_stride1"), Fact::Is(1)),
+        ]
+    });
+    let facts: Vec<(&str, Fact)> =
+        facts.iter().flatten().map(|(name, fact)| (name.as_str(), *fact)).collect();
+    let func = specialise(kernel.func(), &facts);
+    let build = Compiler::new(Arch::SM_90A).compile(&func).map_err(|error| error.to_string())?;
+    assert_eq!(build.func.launch.threads, Some([384, 1, 1]));
+    let report = assembler.assemble(&build.code.text, "sm_90a").map_err(|error| error.to_string())?;
+    let [used] = &report.entries[..] else { return Err(format!("{} entries", report.entries.len()).into()) };
+    let local = used.spill_store_bytes + used.spill_load_bytes + used.stack_bytes;
+    if !report.remarks.is_empty() || local > 0 {
+        return Err(format!("{used:?}, expected no memory: {:?}", report.remarks).into());
+    }
+    Ok(())
 }
 
 fn assembles(config: &str, element: Element, twists: &[Twist], assembler: &Assembler) -> Result<(), Failed> {

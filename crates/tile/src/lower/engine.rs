@@ -8,7 +8,7 @@
 //! math:    wait until slot is full;  multiply from it (wgmma);          next slot; give the slot before back
 //! ```
 //!
-//! Both sides go through the same loops, so both count slots alike.
+//! Both sides go through the same loops, so both count slots alike. Two warpgroups may each have programs of their own ([`teams`](super::teams)).
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -16,12 +16,12 @@ use std::rc::Rc;
 use tilewright_hardware::{Major, MatrixDescriptor, SwizzleMode, smem_tile};
 use tilewright_ir::{
     Align, Bytes, Cmp, Element, FenceProxy, Flags, Op, OpData, Opcode, Rank, Region, Registers, Space,
-    Special, Type, Uses, Value, Warps,
+    Special, Type, Value, Warps,
 };
 
 use super::assign::Box3;
 use super::dot::{Lines, warpgroup_rows};
-use super::layout::{Holder, Layout};
+use super::layout::Layout;
 use super::pipeline::{Form, Left, Outer, Pipeline, Product};
 use super::{Lowering, Result};
 
@@ -60,14 +60,15 @@ const LOADER_REGISTERS: u32 = 40;
 /// Warps beside those that multiply, of which one thread loads: a warpgroup where two multiply and one block has a multiprocessor to itself, so
 /// that it can leave its registers to them. One warp more than eight would cost each thread a quarter of its registers.
 pub(super) fn loaders(pipeline: &Pipeline) -> u32 {
-    if pipeline.warps == 8 && pipeline.blocks == 1 { 4 } else { 1 }
+    if pipeline.teams * pipeline.warps == 8 && pipeline.blocks == 1 { 4 } else { 1 }
 }
 
 impl Lowering<'_> {
     /// Lowers the function for a warp that loads and for warps that multiply.
     pub(super) fn specialised(&mut self) -> Result<()> {
         let Some(pipeline) = &self.pipeline else { return Ok(()) };
-        let (stages, math, slot_bytes) = (pipeline.stages, pipeline.warps, pipeline.slot_bytes);
+        let (stages, slot_bytes) = (pipeline.stages, pipeline.slot_bytes);
+        let math = pipeline.teams * pipeline.warps;
         let loaders = loaders(pipeline);
         let shared = |this: &mut Self, bytes: u32, align: u32| {
             this.early(Opcode::Shared, [], [Bytes(bytes).into(), Align(align).into()], SHARED)
@@ -102,7 +103,9 @@ impl Lowering<'_> {
                 }
                 let all = this.u32(u32::MAX);
                 let elected = this.value(Opcode::Elect, [all], [], Type::BOOL);
-                let (warp, first) = (this.number(Holder::Warp), this.u32(math));
+                let thread = this.value(Opcode::Special, [], [Special::TidX.into()], Type::U32);
+                let (five, first) = (this.u32(5), this.u32(math));
+                let warp = this.binary(Opcode::Shr, thread, five);
                 let first = this.value(Opcode::Cmp, [warp, first], [Cmp::Eq.into()], Type::BOOL);
                 let one = if loaders > 1 { this.binary(Opcode::And, elected, first) } else { elected };
                 let only = this.push(Opcode::If, [one], [], []);
@@ -124,9 +127,24 @@ impl Lowering<'_> {
         let [width, height, depth] = programs;
         let layer = self.binary(Opcode::Mul, width, height);
         let all = self.binary(Opcode::Mul, layer, depth);
+        if self.teams() > 1 && !self.loads {
+            return self.own_programs([first, all, apart]);
+        }
+        self.programs_from([first, all, apart], |this, _| this.region(body))
+    }
+
+    /// A loop over the numbers of programs; `program` does what is to be done for each.
+    pub(super) fn programs_from(
+        &mut self,
+        bounds: [Value; 3],
+        program: impl FnOnce(&mut Self, Value) -> Result<()>,
+    ) -> Result<()> {
+        let body = self.source.body();
+        let Some([width, height, _]) = self.programs else { return Ok(()) };
+        let layer = self.binary(Opcode::Mul, width, height);
         let ring = self.ring_values();
         let types = vec![Type::U32; ring.len()];
-        let op = self.push(Opcode::For, [first, all, apart].into_iter().chain(ring), [], types.clone());
+        let op = self.push(Opcode::For, bounds.into_iter().chain(ring), [], types.clone());
         self.turns.push(op);
         let before = self.enter_loop_of(&[body]);
         self.fill(op, |this, region| {
@@ -139,7 +157,7 @@ impl Lowering<'_> {
                 this.binary(Opcode::Rem, row, height),
                 this.binary(Opcode::Div, number, layer),
             ]);
-            this.region(body)?;
+            program(this, number)?;
             Ok(this.ring_values())
         })?;
         self.program = None;
@@ -488,27 +506,7 @@ impl Lowering<'_> {
 
     /// Products of a loop body whose sums stay in the accumulator from one iteration to the next: position among what the loop carries, by op.
     pub(super) fn in_place(&self, data: &OpData) -> HashMap<usize, Op> {
-        let func = self.source;
-        let body = data.regions[0];
-        let uses = Uses::of(func);
-        let args = &func.region(body).args;
-        let end = func.terminator(body).map(|end| func.op(end).operands.to_vec()).unwrap_or_default();
-        let mut found = HashMap::new();
-        for &op in &func.region(body).ops {
-            let inner = func.op(op);
-            if !self.is_product(op) {
-                continue;
-            }
-            let carried = args.iter().skip(1).position(|arg| *arg == inner.operands[2]);
-            if let Some(i) = carried
-                && end.get(i) == Some(&inner.results[0])
-                && uses.count(inner.operands[2]) == 1
-                && uses.count(inner.results[0]) == 1
-            {
-                found.insert(i, op);
-            }
-        }
-        found
+        self.pipeline.as_ref().map(|pipeline| pipeline.in_place(self.source, data)).unwrap_or_default()
     }
 
     /// The products in a loop body, without those in loops inside of it.

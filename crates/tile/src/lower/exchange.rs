@@ -194,8 +194,8 @@ impl Lowering<'_> {
     pub(super) fn block_barrier(&mut self) {
         if self.specialises {
             // The warp that loads takes no part.
-            let (one, threads) = (self.u32(1), self.u32(32 * self.team().warps));
-            self.push(Opcode::Barrier, [one, threads], [Flags::ALIGNED.into()], []);
+            let (id, threads) = (self.own_barrier(), self.u32(32 * self.team().warps));
+            self.push(Opcode::Barrier, [id, threads], [Flags::ALIGNED.into()], []);
         } else if self.team().warps == 1 {
             let all = self.u32(u32::MAX);
             self.push(Opcode::WarpSync, [all], [], []);

@@ -4,7 +4,7 @@
 //! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
 //! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
 //! shapes, [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves; a [`pipeline`] finds the factors that can be loaded ahead, by the copy [`engine`] or by [`copies`] of all
-//! threads; [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks; [`sink`] puts what threads know
+//! threads, for one program at a time or for [`teams`] that have their own; [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks; [`sink`] puts what threads know
 //! of themselves to where it is needed.
 //!
 //! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
@@ -29,6 +29,7 @@ mod positions;
 mod rearrange;
 mod scan;
 mod sink;
+mod teams;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -117,7 +118,7 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
     for &mechanism in Mechanism::of(arch) {
         // What exchanges need is known afterwards; what runs ahead gets the rest.
         let mut scratch = 0;
-        for attempt in 0..2 {
+        for attempt in 0..3 {
             let pipeline = Pipeline::of(func, arch, &align, (mechanism, scratch));
             if attempt == 0 || pipeline.is_empty() {
                 for (loc, why) in &pipeline.refused {
@@ -133,7 +134,7 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
             }
             let (lowered, used) = lower_with(func, arch, align.clone(), Some(pipeline), context)?;
             let fits = shared_bytes(&lowered.func) <= arch.limits().shared_per_block;
-            if fits && (attempt == 1 || used == 0) {
+            if fits && (attempt == 2 || used <= scratch) {
                 return Ok(lowered);
             }
             scratch = used;
@@ -165,7 +166,8 @@ fn lower_with(
     let mut target = Func::new(func.name.clone());
     target.launch = func.launch;
     let loaders = pipeline.as_ref().filter(|_| specialises).map_or(0, engine::loaders);
-    target.launch.threads = Some([(plan.team.warps + loaders) * 32, 1, 1]);
+    let teams = pipeline.as_ref().map_or(1, |pipeline| pipeline.teams);
+    target.launch.threads = Some([(teams * plan.team.warps + loaders) * 32, 1, 1]);
     let blocks = pipeline.as_ref().map_or_else(|| plan.blocks(func), |pipeline| pipeline.blocks);
     target.launch.min_blocks = func.launch.min_blocks.or(Some(blocks));
     target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
@@ -189,6 +191,7 @@ fn lower_with(
         panels: None,
         programs: None,
         program: None,
+        place: None,
         turns: Vec::new(),
         ring: None,
         loads: false,
@@ -300,6 +303,8 @@ struct Lowering<'a> {
     /// If programs take turns: how many there are, and whose turn it is.
     programs: Option<[Value; 3]>,
     program: Option<[Value; 3]>,
+    /// If warpgroups have programs of their own: which one this is.
+    place: Option<teams::Place>,
     /// The loops in which they do.
     turns: Vec<Op>,
     ring: Option<Ring>,
@@ -332,6 +337,13 @@ struct Turn {
 impl Lowering<'_> {
     fn finish(mut self) -> Lowered {
         self.place_scratch();
+        if self.teams() > 1 {
+            // One warpgroup has twice the sums that two have, and registers for little else.
+            for &turns in &self.turns {
+                let body = self.builder.func.op(turns).regions[0];
+                sink::finish_one_by_one(&mut self.builder.func, body);
+            }
+        }
         sink::sink(&mut self.builder.func, self.prologue, &self.turns);
         let maps = self.pipeline.map(|pipeline| pipeline.maps).unwrap_or_default();
         Lowered { func: self.builder.finish(), maps, resident: None, remarks: self.context.remarks }
@@ -702,6 +714,7 @@ impl Lowering<'_> {
         let pick = |values: &[Value]| kept.iter().map(|&i| values[i]).collect::<Vec<Value>>();
         let carried = pick(&all);
         self.start_sums(&places);
+        self.await_turn(body);
 
         let products = if ahead && !self.loads { self.products_of(body).len() } else { 0 };
         // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before.
@@ -763,6 +776,7 @@ impl Lowering<'_> {
         if ahead {
             self.set_ring(&results[own..own + ring.len()]);
         }
+        self.hand_over(body);
         if products > 0 {
             let any = self.value(Opcode::Cmp, [low, high], [Cmp::Lt.into()], Type::BOOL);
             self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);

@@ -3,7 +3,8 @@
 //!
 //! The tile is written panel by panel, 128 bytes of every row, in the swizzle that the tensor map names: neighbouring lanes of an accumulator
 //! hold different rows, and without it they would meet at the same banks. A ring of panels is enough, as each is free again when the engine
-//! has read it. What lies outside of the tensor the engine leaves out.
+//! has read it. What lies outside of the tensor the engine leaves out. Where warpgroups have programs of their own, so each has panels, of half
+//! the rows: while one stores, the other multiplies, and what matters are the slots that the panels leave room for.
 //!
 //! Contract: the store stands in the body of the program, once, and nothing else touches its tensor: the copies are not ordered with other
 //! accesses of the program. One store of a function has this; others are made by threads.
@@ -28,15 +29,24 @@ const SPAN: u32 = 128;
 const PATTERN: u32 = 8;
 const CHUNK: u32 = 16;
 
+/// Rows of a panel where each team has its own: those that a warpgroup multiplies at once.
+const SLAB: u32 = 64;
+
 /// The store that leaves through shared memory.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing {
     pub(super) op: Op,
+    /// How the engine sees some rows of the tile, and how many those are.
     pub(super) boxes: TileBoxes,
+    pub(super) rows: u32,
+    /// Panels of all rows, and how many of them some rows have.
     pub(super) panels: u32,
+    pub(super) across: u32,
     pub(super) panel_bytes: u32,
     /// Panels that shared memory has room for.
     pub(super) slots: u32,
+    /// How many times: once for each team.
+    pub(super) teams: u32,
     /// Which of the tensor maps.
     pub(super) map: usize,
 }
@@ -46,6 +56,7 @@ impl Outgoing {
     pub(super) fn of(
         func: &Func,
         align: &Alignment,
+        teams: u32,
         is_product: impl Fn(&[u32]) -> bool,
     ) -> Option<Outgoing> {
         func.region(func.body()).ops.iter().find_map(|&op| {
@@ -54,11 +65,13 @@ impl Outgoing {
                 return None;
             }
             let Type::Tile(element, shape) = func.ty(data.operands[1]) else { return None };
-            let [rows, columns] = *shape.extents() else { return None };
+            let [all_rows, columns] = *shape.extents() else { return None };
+            let rows = if teams > 1 { SLAB } else { all_rows };
             let parts = Box3::of(data, 2);
             let aligned = align.at(data.operands[0], 0) >= 16
                 && (align.at(parts.strides[0], 0) * u64::from(bytes(element))).is_multiple_of(16);
             let fits = is_product(shape.extents())
+                && all_rows.is_multiple_of(rows)
                 && memory_order(func, align, data)?.fast() == 1
                 && !element.is_bool()
                 && element.bits() % 8 == 0
@@ -68,9 +81,20 @@ impl Outgoing {
             let tile =
                 smem_tile(Major::K, rows, columns, element, SwizzleMode::B128).ok().filter(|_| fits)?;
             let boxes = TensorMapSpec::for_tile(&tile, element).ok()?;
-            let (panels, panel_bytes) = (columns * bytes(element) / SPAN, rows * SPAN);
+            let (across, panel_bytes) = (columns * bytes(element) / SPAN, rows * SPAN);
+            let panels = across * (all_rows / rows);
             let whole = boxes.major == Major::K && boxes.spec.swizzle() == SwizzleMode::B128;
-            whole.then_some(Outgoing { op, boxes, panels, panel_bytes, slots: 0, map: 0 })
+            whole.then_some(Outgoing {
+                op,
+                boxes,
+                rows,
+                panels,
+                across,
+                panel_bytes,
+                slots: 0,
+                teams,
+                map: 0,
+            })
         })
     }
 
@@ -82,18 +106,21 @@ impl Outgoing {
 
     /// Shared memory that it takes.
     pub(super) fn bytes(&self) -> u32 {
-        self.slots * self.panel_bytes
+        self.teams * self.slots * self.panel_bytes
     }
 
     /// Elements that a thread writes at once, if threads hold a tile so that the swizzle moves whole pieces of a thread: its registers lie
     /// whole patterns of rows and whole pieces of all threads apart.
-    fn vector(layout: &Layout, size: u32) -> Option<u32> {
+    fn vector(&self, layout: &Layout, size: u32) -> Option<u32> {
         let own = layout.registers.first().filter(|digit| digit.axis == Some(1) && digit.stride == 1)?.extent;
         let along = layout.thread_digits().filter(|(.., digit)| digit.axis == Some(1));
         let reach = (own + along.map(|(.., d)| (d.extent - 1) * d.stride).sum::<u32>()).next_power_of_two();
+        let down = layout.thread_digits().filter(|(.., digit)| digit.axis == Some(0));
+        let lowest: u32 = down.map(|(.., digit)| (digit.extent - 1) * digit.stride).sum();
         let apart = |register: usize| {
             let offset = layout.offset(register);
-            offset[0].is_multiple_of(PATTERN) && offset[1].is_multiple_of(reach)
+            let in_panel = offset[0] % self.rows + lowest < self.rows;
+            in_panel && offset[0].is_multiple_of(PATTERN) && offset[1].is_multiple_of(reach)
         };
         let padded = (0..2).any(|axis| layout.is_padded(axis)) || layout.has_copies();
         let fits = !padded && own * size <= CHUNK && reach * size <= SPAN;
@@ -122,6 +149,15 @@ impl Lowering<'_> {
         Some(self.early(Opcode::Shared, [], [Bytes(bytes).into(), tilewright_ir::Align(1024).into()], SHARED))
     }
 
+    /// The panels of a team among those of all.
+    pub(super) fn panels_of(&mut self, panels: Value, team: Value) -> Value {
+        let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.as_ref());
+        let bytes = outgoing.map_or(0, |out| out.bytes() / out.teams.max(1));
+        let bytes = self.u32(bytes);
+        let distance = self.binary(Opcode::Mul, team, bytes);
+        self.value(Opcode::PtrAdd, [panels, distance], [], SHARED)
+    }
+
     /// Makes a store by the copy engine, if it is the one and its tile is held as it must be.
     pub(super) fn copy_out(&mut self, op: Op, data: &OpData) -> bool {
         let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.clone());
@@ -130,7 +166,7 @@ impl Lowering<'_> {
         let (Some(layout), size) = (self.held_layout(value), bytes(self.element(value))) else {
             return false;
         };
-        let (Some(vector), Some(panels)) = (Outgoing::vector(&layout, size), self.panels) else {
+        let (Some(vector), Some(panels)) = (out.vector(&layout, size), self.panels) else {
             return false;
         };
         let tile = self.tile_in(value, &layout);
@@ -159,6 +195,7 @@ impl Lowering<'_> {
         let map = self.map_values[out.map];
         for panel in 0..out.panels {
             let slot = panel % out.slots * out.panel_bytes;
+            let (down, right) = (panel / out.across, panel % out.across);
             self.on_first(|this| {
                 this.push(Opcode::BulkWait, [], [Count(out.slots - 1).into(), Flags::READ.into()], []);
             });
@@ -166,11 +203,11 @@ impl Lowering<'_> {
             for first in (0..layout.count()).step_by(vector as usize) {
                 let offset = layout.offset(first);
                 let across = offset[1] * size;
-                if across / SPAN != panel {
+                if (offset[0] / out.rows, across / SPAN) != (down, right) {
                     continue;
                 }
                 let chunk = chunks[(across % SPAN / CHUNK) as usize];
-                let place = self.further(chunk, slot + offset[0] * SPAN + across % CHUNK);
+                let place = self.further(chunk, slot + offset[0] % out.rows * SPAN + across % CHUNK);
                 let values = tile.registers[first..first + vector as usize].to_vec();
                 let whole = match values[..] {
                     [one] => one,
@@ -184,10 +221,11 @@ impl Lowering<'_> {
             self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
             self.block_barrier();
             self.on_first(|this| {
-                for part in out.boxes.boxes.iter().filter(|part| part.offset / out.panel_bytes == panel) {
+                for part in out.boxes.boxes.iter().filter(|part| part.offset / out.panel_bytes == right) {
                     let from = this.further(panels, slot + part.offset % out.panel_bytes);
                     let mut operands = vec![map, from];
-                    for (start, offset) in starts.into_iter().zip(part.coordinates) {
+                    let [column, row] = part.coordinates;
+                    for (start, offset) in starts.into_iter().zip([column, row + down * out.rows]) {
                         let offset = this.constant(Type::I32, u64::from(offset));
                         operands.push(this.binary(Opcode::Add, start, offset));
                     }

@@ -24,9 +24,10 @@ use tilewright_passes::Alignment;
 use super::assign::{Box3, constant};
 use super::dot::{self, Lines};
 use super::outgoing::Outgoing;
+use super::teams::TEAMS;
 
 /// Threads of a warpgroup.
-const WARPGROUP: u32 = 128;
+pub(super) const WARPGROUP: u32 = 128;
 
 /// What barriers may need.
 const BARRIERS: u32 = 2 * 1024;
@@ -163,8 +164,9 @@ pub(super) struct Pipeline {
     pub(super) stages: u32,
     /// Blocks that shall share a multiprocessor.
     pub(super) blocks: u32,
-    /// Warps that multiply.
+    /// Warps that multiply for one program, and how many teams of them have programs of their own.
     pub(super) warps: u32,
+    pub(super) teams: u32,
     /// Shared memory that exchanges need beside the ring.
     scratch: u32,
     /// The store that goes through shared memory.
@@ -194,6 +196,7 @@ impl Pipeline {
             stages: 0,
             blocks: 1,
             warps: 0,
+            teams: 1,
             scratch,
             outgoing: None,
             refused: Vec::new(),
@@ -239,8 +242,9 @@ impl Pipeline {
             let bytes: u32 = loads.iter().map(|op| self.loads[op].bytes).sum();
             let (verb, count) = (if self.mechanism == Mechanism::Engine { "s" } else { "" }, loads.len());
             let factors = if count == 1 { "factor" } else { "factors" };
+            let turns = if self.teams > 1 { "; two programs take turns in a block" } else { "" };
             let what = format!(
-                "{who} load{verb} this ahead: {count} {factors} of {bytes} bytes in a ring of {} slots",
+                "{who} load{verb} this ahead: {count} {factors} of {bytes} bytes in a ring of {} slots{turns}",
                 self.stages
             );
             (func.op(loads[0]).loc, what)
@@ -258,6 +262,21 @@ impl Pipeline {
         if self.is_empty() {
             return Ok(());
         }
+        // What exchanges need would have to be there for each team.
+        if self.scratch == 0 && self.makes_teams(analysis.func) {
+            let maps = self.maps.len();
+            let done = self.fit_teams(analysis, TEAMS);
+            if done.is_ok() && self.outgoing.is_some() && self.stages >= 3 {
+                return Ok(());
+            }
+            self.maps.truncate(maps);
+            self.outgoing = None;
+        }
+        self.fit_teams(analysis, 1)
+    }
+
+    fn fit_teams(&mut self, analysis: &Analysis<'_>, teams: u32) -> Result<(), Refusal> {
+        self.teams = teams;
         let (func, arch) = (analysis.func, analysis.arch);
         let shape = |op: &Op| func.ty(func.op(*op).results[0]).shape();
         let asked = func.launch.total_threads();
@@ -265,7 +284,7 @@ impl Pipeline {
         match self.mechanism {
             Mechanism::Engine => {
                 let halves = |op: &Op| shape(op).is_some_and(|s| s.extents()[0] % 128 == 0);
-                self.warps = if sums.iter().all(halves) { 8 } else { 4 };
+                self.warps = if teams == 1 && sums.iter().all(halves) { 8 } else { 4 };
                 if asked.is_some_and(|threads| threads != 32 * self.warps) {
                     return Err(format!(
                         "not multiplied by warpgroups: the kernel asks for {} threads; ask for {} or leave it open",
@@ -316,7 +335,7 @@ impl Pipeline {
         if self.mechanism == Mechanism::Engine {
             let shapes: Vec<Shape> = sums.iter().filter_map(shape).collect();
             let is_product = |extents: &[u32]| shapes.iter().any(|s| s.extents() == extents);
-            let outgoing = Outgoing::of(func, analysis.align, is_product);
+            let outgoing = Outgoing::of(func, analysis.align, teams, is_product);
             if let Some(mut outgoing) = outgoing.and_then(|outgoing| self.make_room(&outgoing, room)) {
                 let spec = outgoing.boxes.spec.clone();
                 outgoing.map = analysis.map(outgoing.op, &spec, (1, None), &mut self.maps);
@@ -334,11 +353,16 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Gives a store as many panels as leave the ring what it needs: four slots, or three if there is no other way.
+    /// Gives a store as many panels as leave the ring what it needs: four slots, or three if there is no other way; with teams, which store
+    /// while another multiplies, as many slots as the fewest panels leave.
     fn make_room(&mut self, outgoing: &Outgoing, room: impl Fn(&Pipeline) -> (u32, u32)) -> Option<Outgoing> {
-        let most = room(self).1;
-        let wanted = [most.min(4), most.min(3)];
         let enough = outgoing.panels.min(2);
+        if self.teams > 1 {
+            let slots = outgoing.rings().filter(|slots| *slots >= enough).last().unwrap_or(enough);
+            self.outgoing = Some(Outgoing { slots, ..outgoing.clone() });
+        }
+        let most = room(self).1;
+        let wanted = if self.teams > 1 { [most; 2] } else { [most.min(4), most.min(3)] };
         let ways = wanted.into_iter().flat_map(|stages| outgoing.rings().map(move |slots| (stages, slots)));
         let found = ways.filter(|(_, slots)| *slots >= enough).find_map(|(stages, slots)| {
             self.outgoing = Some(Outgoing { slots, ..outgoing.clone() });
@@ -357,6 +381,27 @@ impl Pipeline {
         };
         let loops = func.walk().into_iter().filter(|&op| func.op(op).code == Opcode::For && ahead(op));
         loops.into_iter().all(|op| func.op(op).operands[..3].iter().all(|&bound| is_common(func, bound)))
+    }
+
+    /// Products of a loop body whose sums stay in the accumulator from one iteration to the next: position among what the loop carries, by op.
+    pub(super) fn in_place(&self, func: &Func, data: &OpData) -> HashMap<usize, Op> {
+        let body = data.regions[0];
+        let uses = Uses::of(func);
+        let args = &func.region(body).args;
+        let end = func.terminator(body).map(|end| func.op(end).operands.to_vec()).unwrap_or_default();
+        let mut found = HashMap::new();
+        for &op in func.region(body).ops.iter().filter(|op| self.products.contains_key(op)) {
+            let inner = func.op(op);
+            let carried = args.iter().skip(1).position(|arg| *arg == inner.operands[2]);
+            if let Some(i) = carried
+                && end.get(i) == Some(&inner.results[0])
+                && uses.count(inner.operands[2]) == 1
+                && uses.count(inner.results[0]) == 1
+            {
+                found.insert(i, op);
+            }
+        }
+        found
     }
 
     /// Registers that a thread of a warpgroup needs: sums and factors of the loop that has most of them, and what computes with them.

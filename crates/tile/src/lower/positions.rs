@@ -35,7 +35,14 @@ impl Lowering<'_> {
             }
             Holder::Warp => {
                 let five = self.u32(5);
-                self.early(Opcode::Shr, [thread, five], [], Type::U32)
+                let warp = self.early(Opcode::Shr, [thread, five], [], Type::U32);
+                if self.teams() == 1 {
+                    warp
+                } else {
+                    // Its number in its team.
+                    let mask = self.u32(self.team().warps - 1);
+                    self.early(Opcode::And, [warp, mask], [], Type::U32)
+                }
             }
         };
         self.positions.numbers.insert(holder, number);

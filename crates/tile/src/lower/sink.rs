@@ -3,8 +3,11 @@
 //! The lowering makes what threads know of themselves (positions, addresses in shared memory) before everything else, so that any op can
 //! use it. [`sink`] moves what only one piece of code needs to its first use there, unless that is in a loop: nothing is computed more often
 //! than before, and what comes after a loop takes no registers while the loop runs.
+//!
+//! [`finish_one_by_one`] does so for what is computed with sums after the last loop of a program: tile by tile, as it is lowered, each step of
+//! it would hold as many registers as the sums do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use tilewright_ir::{Func, Op, Opcode, Region, Value};
 
@@ -59,6 +62,38 @@ pub(super) fn sink(func: &mut Func, early: Vec<Op>, turns: &[Op]) {
     kept.reverse();
     let body = func.body();
     func.region_mut(body).ops.splice(0..0, kept);
+}
+
+/// Puts pure ops behind the last loop of a region right before the first op that needs them and has an effect: an element is computed when it
+/// is stored. What nobody needs is left out.
+pub(super) fn finish_one_by_one(func: &mut Func, region: Region) {
+    let ops = func.region(region).ops.clone();
+    let Some(last) = ops.iter().rposition(|&op| func.op(op).code == Opcode::For) else { return };
+    let (before, after) = ops.split_at(last + 1);
+    let free: HashSet<Op> = after.iter().copied().filter(|&op| func.op(op).info().is_pure()).collect();
+    let mut placed: HashSet<Op> = HashSet::new();
+    let mut all = before.to_vec();
+    for &op in after.iter().filter(|op| !free.contains(op)) {
+        let mut inside = vec![op];
+        func.op(op).regions.iter().for_each(|&inner| func.walk_region(inner, &mut inside));
+        let needed = inside.iter().flat_map(|&user| func.op(user).operands.iter().copied());
+        let made_by = |value: Value| func.def_op(value).filter(|op| free.contains(op));
+        // What an op needs comes off the stack, and is placed, before the op does for the second time.
+        let mut stack: Vec<(Op, bool)> = needed.filter_map(made_by).map(|op| (op, false)).collect();
+        stack.reverse();
+        while let Some((next, ready)) = stack.pop() {
+            if ready {
+                all.push(next);
+            } else if placed.insert(next) {
+                stack.push((next, true));
+                stack.extend(
+                    func.op(next).operands.iter().rev().filter_map(|&v| made_by(v)).map(|op| (op, false)),
+                );
+            }
+        }
+        all.push(op);
+    }
+    func.region_mut(region).ops = all;
 }
 
 fn note(users: &mut HashMap<Value, Users>, value: Value, place: Option<Place>) {
