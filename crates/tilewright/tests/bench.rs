@@ -81,6 +81,8 @@ fn wrong_input_is_one_line_and_exit_code_2() {
         (&["softmax", "--peer", "jax"], "torch, triton, none"),
         (&["softmax", "--k", "3"], "--k: found a number, expected none but for topk"),
         (&["rmsnorm", "--depth", "3"], "--depth: found a number, expected none but for matmul-tile"),
+        (&["copy", "--tile", "128x128x64"], "--tile: found a tile, expected none but for matmul-tile"),
+        (&["matmul-tile", "--tile", "128x128"], "--tile"),
         (&["topk", "--rows", "8", "--columns", "4"], "--k: found 8, expected 1 to the 4 columns"),
         (&["matmul-tile", "--rows", "8", "--columns", "8", "--depth", "0"], "--depth: found 0"),
         (&["copy", "--device", "tpu"], "expected cpu or a number"),

@@ -30,7 +30,7 @@ use super::results::today;
     tilewright bench ladder --from results/h200/ladder.json --plot docs/images/ladder.svg --doc docs/gemm.md")]
 pub(super) struct Options {
     /// Extents of the product [default: 4096x4096x4096 on a GPU, 256x256x512 in the simulator]
-    #[arg(long, value_name = "MxNxK", value_parser = shape)]
+    #[arg(long, value_name = "MxNxK", value_parser = extents)]
     shape: Option<[u32; 3]>,
 
     /// Only this step, by name or number; can be repeated [default: all that the device can run]
@@ -66,7 +66,7 @@ pub(super) struct Options {
     doc: Option<PathBuf>,
 }
 
-fn shape(text: &str) -> Result<[u32; 3], String> {
+pub(super) fn extents(text: &str) -> Result<[u32; 3], String> {
     let extents: Option<Vec<u32>> = text.split('x').map(|extent| extent.parse().ok()).collect();
     let extents = extents.and_then(|extents| <[u32; 3]>::try_from(extents).ok());
     extents

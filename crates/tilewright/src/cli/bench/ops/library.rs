@@ -17,7 +17,7 @@ use super::subject::Subject;
 pub(super) struct Library;
 
 impl Subject for Library {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "library"
     }
 

@@ -1,4 +1,4 @@
-//! The product of the book, launched as its readers launch it: twenty lines, and no setting but the tile.
+//! The product of the book, launched as its readers launch it: twenty lines, and no setting but the tile, which `--tile` chooses.
 
 use tilewright::device::{Buffer, Device, DynBuffer, Item, Program};
 use tilewright::hardware::Element;
@@ -23,15 +23,25 @@ fn matmul<T: Float + Factor<T, f32>>(a: View<T, 2>, b: View<T, 2>, c: View<T, 2>
     own.store(acc.cast());
 }
 
-/// The tile of a program, and the depth of a step.
-const TILE: [u32; 3] = [128, 256, 64];
+/// The tile of a program, and the depth of a step, if none is asked for.
+pub(super) const TILE: [u32; 3] = [128, 256, 64];
 
 /// The product on tiles.
-pub(super) struct Matmul;
+pub(super) struct Matmul {
+    tile: [u32; 3],
+    name: String,
+}
+
+impl Matmul {
+    pub(super) fn new(tile: [u32; 3]) -> Matmul {
+        let [m, n, k] = tile;
+        Matmul { tile, name: format!("tiles {m}x{n}x{k}") }
+    }
+}
 
 impl Subject for Matmul {
-    fn name(&self) -> &'static str {
-        "tiles 128x256x64"
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn prepare<'a>(
@@ -44,8 +54,8 @@ impl Subject for Matmul {
             return Ok(None);
         }
         match case.element {
-            Element::F16 => Product::<f16>::prepare(device, case, memory),
-            Element::BF16 => Product::<bf16>::prepare(device, case, memory),
+            Element::F16 => Product::<f16>::prepare(device, (case, self.tile), memory),
+            Element::BF16 => Product::<bf16>::prepare(device, (case, self.tile), memory),
             // Tensor cores do not multiply f32.
             _ => Ok(None),
         }
@@ -61,13 +71,12 @@ struct Product<'a, T> {
 impl<'a, T: Item + Float + Factor<T, f32>> Product<'a, T> {
     fn prepare(
         device: &Device,
-        case: &'a Case,
+        (case, [m, n, k]): (&'a Case, [u32; 3]),
         memory: &Memory,
     ) -> Result<Option<Box<dyn Contestant + 'a>>, Failure>
     where
         T: 'a,
     {
-        let [m, n, k] = TILE;
         let kernel = matmul::stage::<T>(m, n, k).map_err(|error| Failure::Machine(error.to_string()))?;
         let copy = |copy: usize| {
             let typed = |buffer: &Buffer<u8>| {

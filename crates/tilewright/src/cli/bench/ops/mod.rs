@@ -22,6 +22,7 @@ use tilewright::hardware::Element;
 
 use super::super::Failure;
 use super::gemm::{device, machine, progress};
+use super::ladder::extents;
 use super::peer::{Clock, Name, Peer};
 use super::results::{Journal, Results, write_whole};
 use case::{Case, Op, SETS, Size};
@@ -77,6 +78,9 @@ pub(super) struct Options {
     /// The extent that a product sums over [default: its columns]
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
+    /// The tile of a program of the product, and the depth of a step [default: 128x256x64]
+    #[arg(long, value_name = "MxNxK", value_parser = extents)]
+    tile: Option<[u32; 3]>,
     /// How many of each row are the largest [default: 8]
     #[arg(long, value_name = "N")]
     k: Option<u32>,
@@ -183,7 +187,7 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
     }
     let mut bench = Bench {
         device: device.clone(),
-        subjects: subject::all(),
+        subjects: subject::all(options.tile.unwrap_or(matmul::TILE)),
         peers,
         effort: effort(options.rounds, options.sample),
         copies: options.copies,
@@ -275,12 +279,14 @@ impl Options {
 
     /// Everything that was asked for: all ops and types in all sizes.
     fn cases(&self, ops: &[Op], clock: Clock, gpu: bool) -> Result<Vec<Case>, Failure> {
-        for (name, given, op) in
-            [("--depth", self.depth.is_some(), Op::MatmulTile), ("--k", self.k.is_some(), Op::TopK)]
-        {
+        for (name, what, given, op) in [
+            ("--depth", "a number", self.depth.is_some(), Op::MatmulTile),
+            ("--tile", "a tile", self.tile.is_some(), Op::MatmulTile),
+            ("--k", "a number", self.k.is_some(), Op::TopK),
+        ] {
             if given && !ops.contains(&op) {
                 return Err(Failure::Input(format!(
-                    "{name}: found a number, expected none but for {}",
+                    "{name}: found {what}, expected none but for {}",
                     op.name()
                 )));
             }

@@ -17,7 +17,7 @@ use super::reference::{self, At};
 /// Something that computes ops.
 pub(super) trait Subject {
     /// Who it is, for the table.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// Makes all ready that launches on the copies need; nothing, if it does not compute this on such a device.
     fn prepare<'a>(
@@ -28,12 +28,12 @@ pub(super) trait Subject {
     ) -> Result<Option<Box<dyn Contestant + 'a>>, Failure>;
 }
 
-/// Everybody of ours, in the order in which they are asked.
-pub(super) fn all() -> Vec<Box<dyn Subject>> {
+/// Everybody of ours, in the order in which they are asked; the product with this tile.
+pub(super) fn all(tile: [u32; 3]) -> Vec<Box<dyn Subject>> {
     vec![
         Box::new(Runtime),
         Box::new(Library),
-        Box::new(Matmul),
+        Box::new(Matmul::new(tile)),
         Box::new(Processor::new("processor, in f64", reference_rows)),
     ]
 }
@@ -42,7 +42,7 @@ pub(super) fn all() -> Vec<Box<dyn Subject>> {
 struct Runtime;
 
 impl Subject for Runtime {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "runtime"
     }
 
@@ -84,7 +84,7 @@ impl Processor {
 }
 
 impl Subject for Processor {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.name
     }
 
