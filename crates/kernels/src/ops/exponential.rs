@@ -2,7 +2,7 @@
 
 use tilewright_lang::tile::prelude::*;
 
-use super::Padded;
+use super::{InParts, Padded};
 
 /// What is made of the exponentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,11 +40,12 @@ fn exponential(x: Tile<f32>) -> Tile<f32> {
     })
 }
 
-/// Exponentials of `x - most` for results of 16 bits, in two instructions: a few parts in a million off where they count, which such results
-/// do not show.
+/// Exponentials of `scale * x - most` for results of 16 bits, in two instructions: a few parts in a million off where they count, which such
+/// results do not show.
 #[device]
-fn quick_exponential(x: Tile<f32>, most: Tile<f32>) -> Tile<f32> {
-    let power = x.mul_add(std::f32::consts::LOG2_E, -most * std::f32::consts::LOG2_E);
+fn quick_exponential(x: Tile<f32>, scale: Val<f32>, most: Tile<f32>) -> Tile<f32> {
+    const LOG2_E: f32 = std::f32::consts::LOG2_E;
+    let power = x.mul_add(scale * LOG2_E, -most * LOG2_E);
     power.map(|power: Val<f32>| power.exp2_fast())
 }
 
@@ -55,7 +56,7 @@ fn normalised<U: Float>(x: Tile<f32>, form: Form) -> (Tile<f32>, Tile<bool>) {
     let most = x.max(1);
     let most = select(most == f32::NEG_INFINITY, 0.0f32, most);
     let shifted = x - most;
-    let e = if U::ELEMENT.bits() == 16 { quick_exponential(x, most) } else { exponential(shifted) };
+    let e = if U::ELEMENT.bits() == 16 { quick_exponential(x, val(1.0), most) } else { exponential(shifted) };
     let sum = e.sum(1);
     let sum = select(sum == 0.0f32, 1.0f32, sum);
     let result = match form {
@@ -111,24 +112,14 @@ pub fn softmax<T: Padded, U: Float>(
     causal: bool,
     shape: [u32; 2],
 ) {
-    let i = program_id(0);
-    let y = y.tile(shape).block((i, 0));
+    let from = x.tile(shape).block((program_id(0), 0));
+    let y = y.tile(shape).block((program_id(0), 0));
+    let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
     if causal {
-        let seen = seen_by(i, queries, x.extent(1));
-        // Several rows together are short: nobody would gain by reading less of them.
-        let read = if shape[0] == 1 { up_to(x, seen) } else { x };
-        let from = read.tile(shape).block((i, 0));
-        let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
-        let column = from.positions(1).bitcast::<u32>();
-        let counts = if shape[0] == 1 {
-            column < seen
-        } else {
-            let last = from.positions(0).bitcast::<u32>() % queries + x.extent(1);
-            column + queries <= last
-        };
+        let last = from.positions(0).bitcast::<u32>() % queries + x.extent(1);
+        let counts = from.positions(1).bitcast::<u32>() + queries <= last;
         y.store(normalised_where::<U>(counts, numbers, form).cast());
     } else {
-        let numbers = x.tile(shape).block((i, 0)).load_or(T::LOWEST).cast::<f32>() * scale;
         y.store(normalised::<U>(numbers, form).0.cast());
     }
 }
@@ -145,11 +136,112 @@ pub fn softmax_positions<T: Padded, U: Float>(
 ) {
     let i = program_id(0);
     let position = positions.tile([shape[0], 1]).block((i, 0)).load();
-    let x = if shape[0] == 1 { up_to(x, columns_to(position.item())) } else { x };
     let from = x.tile(shape).block((i, 0));
     let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
     let seen = normalised_where::<U>(from.positions(1) <= position, numbers, form);
     y.tile(shape).block((i, 0)).store(seen.cast());
+}
+
+/// [`softmax()`] that is causal, one row by a program; `falls` says whether the scale is negative.
+#[kernel(threads = row.threads, cluster = (row.blocks, 1, 1), min_blocks = row.resident())]
+pub fn softmax_causal<T: Padded, U: Float>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    queries: Val<u32>,
+    form: Form,
+    falls: bool,
+    row: InParts,
+) {
+    let seen = seen_by(program_id(0), queries, x.extent(1));
+    of_first(x, y, seen, (scale, falls), form, row);
+}
+
+/// [`softmax_positions()`], one row by a program; `falls` says whether the scale is negative.
+#[kernel(threads = row.threads, cluster = (row.blocks, 1, 1), min_blocks = row.resident())]
+pub fn softmax_to_position<T: Padded, U: Float>(
+    x: View<T, 2>,
+    positions: View<i32, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    form: Form,
+    falls: bool,
+    row: InParts,
+) {
+    let seen = columns_to(positions.load_scalar((program_id(0), 0)));
+    of_first(x, y, seen, (scale, falls), form, row);
+}
+
+/// Softmax of the row of this program over its first columns. Parts of the row that are not seen are not read and cost next to nothing, and
+/// only the part where the last column is seen asks for each column whether it is.
+#[device]
+fn of_first<T: Padded, U: Float>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    seen: Val<u32>,
+    (scale, falls): (Val<f32>, bool),
+    form: Form,
+    row: InParts,
+) {
+    let (i, shape) = (program_id(0), [1, row.width]);
+    let (x, y) = (up_to(x, seen).tile(shape), y.tile(shape));
+    let parts = 0..row.parts;
+    let is_seen = |part: u32| seen > part * row.width;
+    let ends_here = |part: u32| seen < (part + 1) * row.width;
+    let counts = |part: u32| x.block((i, part)).positions(1).bitcast::<u32>() < seen;
+    // The number that counts least: the scale may turn large numbers into small ones.
+    let least = if falls { T::HIGHEST } else { T::LOWEST };
+
+    // All that is read is asked for first.
+    let numbers: Vec<Tile<T>> = parts.clone().map(|part| x.block((i, part)).load_or(least)).collect();
+    let mut most = Tile::<T>::full(shape, least);
+    let more = |most: Tile<T>, x: Tile<T>| if falls { most.minimum(x) } else { most.maximum(x) };
+    for (part, &x) in parts.clone().zip(&numbers) {
+        if is_seen(part) {
+            if ends_here(part) {
+                most = more(most, select(counts(part), x, least));
+            } else {
+                most = more(most, x);
+            }
+        }
+    }
+    let most = most.cast::<f32>();
+    let most = if falls { most.min(1) } else { most.max(1) };
+    let most = select((most * scale) == f32::NEG_INFINITY, 0.0f32, most * scale);
+
+    // Results of 16 bits do not show how exact exponentials are: those are quick, and made a second time rather than kept.
+    let quick = U::ELEMENT.bits() == 16;
+    let mut sum = Tile::<f32>::zeros(shape);
+    let mut exponentials = Vec::new();
+    for (part, x) in parts.clone().zip(&numbers) {
+        let mut e = x.cast::<f32>();
+        if is_seen(part) {
+            e = if quick { quick_exponential(e, scale, most) } else { exponential(e.mul_add(scale, -most)) };
+            if ends_here(part) {
+                e = select(counts(part), e, 0.0f32);
+            }
+            sum += e;
+        }
+        exponentials.push(e);
+    }
+    let sum = sum.sum(1);
+    let sum = select(sum == 0.0f32, 1.0f32, sum);
+
+    let (inverse, log) = (sum.recip(), sum.log());
+    for (part, (x, e)) in parts.zip(numbers.into_iter().zip(exponentials)) {
+        let mut result = Tile::full(shape, form.nothing());
+        if is_seen(part) {
+            result = match form {
+                Form::Probabilities if quick => quick_exponential(x.cast(), scale, most + log),
+                Form::Probabilities => e * inverse,
+                Form::Logarithms => x.cast::<f32>().mul_add(scale, -(most + log)),
+            };
+            if ends_here(part) {
+                result = select(counts(part), result, form.nothing());
+            }
+        }
+        y.block((i, part)).store(result.cast());
+    }
 }
 
 /// Softmax over the columns where a mask is true.

@@ -4,14 +4,15 @@ use tilewright_hardware::Arch;
 use tilewright_lang::{Error, Kernel, bf16};
 
 use super::{
-    Activation, Form, Kind, Pairs, arg_of_ranks, arg_rows, arg_steps, convert, cross_entropy,
+    Activation, Form, InParts, Kind, Pairs, arg_of_ranks, arg_rows, arg_steps, convert, cross_entropy,
     cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long, cumulative_sum,
     cumulative_sum_long, dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward,
     layer_norm_backward_long, layer_norm_long, permute, quantise_by, quantise_rows, reduce_rows,
     reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long,
     rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions, scale_of, softmax,
-    softmax_backward, softmax_backward_long, softmax_long, softmax_masked, softmax_masked_long,
-    softmax_positions, softmax_positions_long, sum_columns, top_k, top_k_long, transpose,
+    softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
+    softmax_masked_long, softmax_positions, softmax_positions_long, softmax_to_position, sum_columns, top_k,
+    top_k_long, transpose,
 };
 use crate::Entry;
 
@@ -24,8 +25,14 @@ pub static OPERATORS: &[Entry] = &[
     entry("softmax", "softmax of rows of 1536 bf16", || {
         softmax::stage::<bf16, bf16>(Form::Probabilities, false, [1, 1536])
     }),
-    entry("softmax_positions", "causal log-softmax of rows of 1000 f32", || {
-        softmax_positions::stage::<f32, f32>(Form::Logarithms, [1, 1000])
+    entry("softmax_causal", "causal softmax of rows of 4096 bf16", || {
+        softmax_causal::stage::<bf16, bf16>(Form::Probabilities, false, InParts::of(4096, 2, false))
+    }),
+    entry("softmax_to_position", "causal log-softmax of rows of 1000 f32, with positions", || {
+        softmax_to_position::stage::<f32, f32>(Form::Logarithms, false, InParts::of(1000, 4, false))
+    }),
+    entry("softmax_positions", "causal log-softmax of rows of 100 f32, 8 at a time", || {
+        softmax_positions::stage::<f32, f32>(Form::Logarithms, [8, 100])
     }),
     entry("softmax_masked", "masked softmax of rows of 33 f32, 31 at a time", || {
         softmax_masked::stage::<f32, f32>(Form::Probabilities, [31, 33])

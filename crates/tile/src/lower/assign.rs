@@ -63,6 +63,7 @@ impl Plan {
         let registers = match (most, words) {
             (0..=32, 0..=48) => 64,
             (0..=32, _) => 80,
+            (_, 0..=96) => 96,
             _ => 128,
         };
         (65536 / (registers * 32 * self.team.warps)).clamp(1, 16)

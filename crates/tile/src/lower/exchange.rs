@@ -48,10 +48,40 @@ pub(super) struct Touched {
     /// The pointer it started from; none if nobody knows.
     pub(super) root: Option<Value>,
     pub(super) writes: bool,
-    /// Pointer, starts, extents and strides of a box, its layout and the bytes of an element; none for anything else.
-    pub(super) place: Option<(Vec<Value>, Rc<Layout>, u32)>,
+    /// The box, if each of its elements belongs to one thread; none for anything else.
+    pub(super) place: Option<Place>,
     /// Whether it comes before in the text, and not only in an earlier round of a loop.
     pub(super) in_text: bool,
+}
+
+/// A box of a tensor, and who holds which of its elements.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Place {
+    pub(super) pointer: Value,
+    pub(super) starts: Vec<Value>,
+    pub(super) extents: Vec<Value>,
+    pub(super) strides: Vec<Value>,
+    /// Where it starts along each axis, as far as that is known.
+    pub(super) corner: Vec<Option<i64>>,
+    pub(super) layout: Rc<Layout>,
+    /// Of an element.
+    pub(super) bytes: u32,
+}
+
+impl Place {
+    /// Whether two boxes of one view share no index, and so no memory: elements of a view that is written lie apart.
+    fn is_apart(&self, other: &Place) -> bool {
+        let one_view = self.pointer == other.pointer && self.strides == other.strides;
+        let reach = |place: &Place| {
+            let ends = place.corner.clone().into_iter().zip(place.layout.shape.extents().to_vec());
+            ends.map(|(start, extent)| start.map(|start| start..start + i64::from(extent)))
+                .collect::<Vec<_>>()
+        };
+        let beside = |(own, other): (Option<Range<i64>>, Option<Range<i64>>)| {
+            own.zip(other).is_some_and(|(own, other)| own.end <= other.start || other.end <= own.start)
+        };
+        one_view && reach(self).into_iter().zip(reach(other)).any(beside)
+    }
 }
 
 impl Touched {
@@ -60,8 +90,9 @@ impl Touched {
         match (self.root, later.root) {
             (Some(own), Some(other)) if own != other => self.in_text && self.meets_in_place(later),
             _ => {
-                let own_elements = self.place.is_some() && self.place == later.place;
-                (self.writes || later.writes) && !own_elements
+                let places = self.place.as_ref().zip(later.place.as_ref());
+                let harmless = places.is_some_and(|(own, later)| own == later || own.is_apart(later));
+                (self.writes || later.writes) && !harmless
             }
         }
     }
@@ -69,9 +100,18 @@ impl Touched {
     /// Two parameters may be one tensor, read and then written in place: then threads that write what only they have read need not wait.
     fn meets_in_place(&self, later: &Touched) -> bool {
         let held =
-            |touched: &Touched| touched.place.as_ref().map(|(_, layout, bytes)| (layout.clone(), *bytes));
+            |touched: &Touched| touched.place.as_ref().map(|place| (place.layout.clone(), place.bytes));
         let own_elements = held(self).is_some() && held(self) == held(later);
         !self.writes && later.writes && !own_elements
+    }
+}
+
+/// Adds what is not there yet: what happened before ways part is known to each of them.
+fn add<T: PartialEq>(to: &mut Vec<T>, more: Vec<T>) {
+    for item in more {
+        if !to.contains(&item) {
+            to.push(item);
+        }
     }
 }
 
@@ -97,9 +137,9 @@ impl Scratch {
     pub(super) fn join(&mut self, states: Vec<State>) {
         (self.pending, self.remote, self.global) = (Vec::new(), Vec::new(), Vec::new());
         for state in states {
-            self.pending.extend(state.pending);
-            self.remote.extend(state.remote);
-            self.global.extend(state.global);
+            add(&mut self.pending, state.pending);
+            add(&mut self.remote, state.remote);
+            add(&mut self.global, state.global);
         }
     }
 

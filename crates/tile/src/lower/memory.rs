@@ -11,7 +11,7 @@ use tilewright_ir::{AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Box3, Order, constant, memory_order, missing};
-use super::exchange::Touched;
+use super::exchange::{Place, Touched};
 use super::layout::{Holder, Layout};
 use super::{Held, LowerError, Lowering, Result, Tile};
 
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let pad = self.scalar(data.operands[data.operands.len() - 1]);
-        self.touch_box(data, &data.operands[1..data.operands.len() - 1], &layout, element, false);
+        self.touch_box(data, &layout, element, false);
         let runs = self.runs(data, &layout, &order, element);
         let mut registers = vec![pad; layout.count()];
         let hints = hints(data);
@@ -70,7 +70,7 @@ impl Lowering<'_> {
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let tile = self.tile_in(value, &layout);
-        self.touch_box(data, &data.operands[2..], &layout, element, true);
+        self.touch_box(data, &layout, element, true);
         let runs = self.runs(data, &layout, &order, element);
         let first = self.is_first(&layout);
         let hints = hints(data);
@@ -122,21 +122,25 @@ impl Lowering<'_> {
     }
 
     /// A box is about to be read or written, by threads that each have their own elements of it unless some hold copies.
-    fn touch_box(
-        &mut self,
-        data: &OpData,
-        place: &[Value],
-        layout: &Rc<Layout>,
-        element: Element,
-        writes: bool,
-    ) {
-        let pointer = data.operands[0];
-        let own = (!layout.has_copies()).then(|| {
-            let place = std::iter::once(pointer).chain(place.iter().copied()).collect();
-            (place, layout.clone(), super::assign::bytes(element))
+    fn touch_box(&mut self, data: &OpData, layout: &Rc<Layout>, element: Element, writes: bool) {
+        let source = self.source;
+        let parts = Box3::of(data, layout.shape.rank());
+        let known = |&start: &Value| {
+            let bits = constant(source, start)?;
+            // Starts are of 32 bits with a sign.
+            Some(i64::from(u32::try_from(bits & 0xffff_ffff).ok()?.cast_signed()))
+        };
+        let place = (!layout.has_copies()).then(|| Place {
+            pointer: data.operands[0],
+            starts: parts.starts.to_vec(),
+            extents: parts.extents.to_vec(),
+            strides: parts.strides.to_vec(),
+            corner: parts.starts.iter().map(known).collect(),
+            layout: layout.clone(),
+            bytes: super::assign::bytes(element),
         });
         let root = self.root(data.operands[0]);
-        self.touch_global(Touched { root, writes, place: own, in_text: true });
+        self.touch_global(Touched { root, writes, place, in_text: true });
     }
 
     fn touch_points(&mut self, data: &OpData, writes: bool) {

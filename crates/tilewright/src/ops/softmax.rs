@@ -12,7 +12,8 @@
 //!
 //! Works in place: `y` may be exactly `x`, and `dx` may be exactly `dy` or `y`.
 
-use tilewright_kernels::ops::{self as kernels, Form};
+use tilewright_hardware::Arch;
+use tilewright_kernels::ops::{self as kernels, Form, InParts};
 
 use super::cpu::{Host, largest, on_cpu, rounded, sum};
 use super::launch::{STEP, key, launch, programs, rows_or_steps, whole_rows};
@@ -209,7 +210,26 @@ impl<'a> Softmax<'a> {
         let count = |shape| [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
         let (from, to) = (x.tensor(), y.tensor());
         let step = [1, STEP];
+        // One row by a program, of which not all columns may be seen.
+        let row = |width: u32| InParts::of(width, T::ELEMENT.bytes(), device.arch().supports(Arch::SM_90));
+        let falls = self.scale < 0.0;
         match (self.sees, self.mask, whole_rows(device, x.extents())) {
+            (Sees::Positions(positions), None, Some(shape @ [1, width])) => {
+                let row = row(width);
+                let key =
+                    (key("softmax_to_position", &elements, &[self.log.into(), falls.into()], shape), row);
+                let arguments: &[&dyn Argument] = &[&from, &positions.tensor(), &to, &self.scale];
+                launch(device, &key, count(shape), arguments, || {
+                    kernels::softmax_to_position::stage::<T, U>(form, falls, row)
+                })
+            }
+            (Sees::Causal(_), None, Some(shape @ [1, width])) => {
+                let row = row(width);
+                let key = (key("softmax_causal", &elements, &[self.log.into(), falls.into()], shape), row);
+                launch(device, &key, count(shape), &[&from, &to, &self.scale, &queries], || {
+                    kernels::softmax_causal::stage::<T, U>(form, falls, row)
+                })
+            }
             (Sees::Positions(positions), None, Some(shape)) => {
                 let key = key("softmax_positions", &elements, &settings, shape);
                 let arguments: &[&dyn Argument] = &[&from, &positions.tensor(), &to, &self.scale];

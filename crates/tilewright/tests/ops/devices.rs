@@ -342,6 +342,56 @@ fn long_rows() {
     }
 }
 
+/// Rows of which the first columns are seen, by a program each, in parts: up to, at and behind the ends of parts, whatever stands in columns
+/// that are not seen, with scales of either sign, and in place.
+#[test]
+fn rows_of_which_some_is_seen() {
+    fn run<T: Sample>(columns: usize) {
+        let seen = [0, 1, 7, 8, 255, 256, 257, 511, 512, 513, columns - 1, columns, columns + 5];
+        let positions: Vec<i32> = seen.iter().map(|&seen| i32::try_from(seen).unwrap() - 1).collect();
+        let mut values: Vec<T> = normals(21, seen.len() * columns, 2.0).into_iter().map(T::of).collect();
+        for (row, &seen) in seen.iter().enumerate() {
+            for (hidden, special) in (seen..columns).zip([f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30]) {
+                values[row * columns + hidden] = T::of(special);
+            }
+        }
+        // Rows of nothing, of an infinity and of no number.
+        values[8 * columns..][..512].fill(T::of(f64::NEG_INFINITY));
+        values[9 * columns + 300] = T::of(f64::INFINITY);
+        values[10 * columns + 3] = T::of(f64::NAN);
+        let queries = seen.len();
+        for (scale, log, causal) in
+            [(0.5, false, false), (-0.5, false, true), (1.0, true, true), (-2.0, true, false)]
+        {
+            let [want, found] = [Device::cpu(), machine()].map(|device| {
+                let x = device.upload(&values).unwrap();
+                let positions = device.upload(&positions).unwrap();
+                let all = Rows::new(&x, queries, columns);
+                let softmax = Softmax::new().scale(scale);
+                let softmax = if log { softmax.log() } else { softmax };
+                let softmax = if causal { softmax.causal(queries) } else { softmax.positions(&positions) };
+                softmax.run(&device, all, all).unwrap();
+                x.to_vec().unwrap()
+            });
+            for (i, (want, found)) in want.iter().zip(&found).enumerate() {
+                let (want, found) = (want.value(), found.value());
+                let same = want == found || (want.is_nan() && found.is_nan());
+                let near = (want - found).abs() <= 1e-6 * (1.0 + want.abs()) + 2.0 * T::rounding(want);
+                let case = (T::ELEMENT, columns, scale, log, causal);
+                assert!(
+                    same || near,
+                    "{case:?}: column {} of row {} is {found}, on the CPU {want}",
+                    i % columns,
+                    i / columns
+                );
+            }
+        }
+    }
+    run::<f32>(1536);
+    run::<bf16>(1536);
+    run::<f16>(1003);
+}
+
 /// Few long rows, which programs share: the same as on the CPU, NaN and places of equal numbers included.
 #[test]
 fn few_long_rows() {

@@ -250,7 +250,12 @@ fn bars(op: Op, element: Element, clock: Clock) -> Vec<Size> {
     }
     match op {
         Op::Softmax | Op::CausalSoftmax | Op::RmsNorm | Op::LayerNorm => {
-            [1536, 2048, 4096, 8192, 16_384, 65_536].map(large).to_vec()
+            let whole = |(rows, columns, depth): Size| match op {
+                // Whole squares, or the last rows of one.
+                Op::CausalSoftmax if rows > columns => (rows.next_multiple_of(columns), columns, depth),
+                _ => (rows, columns, depth),
+            };
+            [1536, 2048, 4096, 8192, 16_384, 65_536].map(large).map(whole).to_vec()
         }
         Op::Reduce => vec![(1, 1 << 28, 0), large(4096)],
         Op::Scan => [1024, 4096, 16_384, 65_536].map(large).to_vec(),

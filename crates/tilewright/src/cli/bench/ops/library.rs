@@ -111,6 +111,9 @@ impl<'a, T: FloatItem> Calls<'a, T> {
         let all = |buffer| Rows::new(buffer, rows, columns);
         match (op, &copy.numbers[..]) {
             (Op::Softmax, [x, y]) => Softmax::new().run(device, all(x), all(y)),
+            (Op::CausalSoftmax, [x, y]) if rows.is_multiple_of(rows.min(columns)) => {
+                Softmax::new().causal(rows.min(columns)).run(device, all(x), all(y))
+            }
             (Op::CausalSoftmax, [x, y]) => {
                 Softmax::new().positions(&self.positions).run(device, all(x), all(y))
             }

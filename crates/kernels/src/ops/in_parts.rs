@@ -1,0 +1,68 @@
+//! [`InParts`]: how a program takes a row of which it may need only the first columns.
+//!
+//! The row is cut into parts that follow each other, and all threads of the program share each of them. So all have equally much to do however
+//! many columns are needed, and what comes behind those costs one test for each part.
+
+/// How a program takes a row: part by part, each of them by all threads.
+///
+/// ```
+/// use tilewright_kernels::ops::InParts;
+///
+/// // 128 threads read 16 bytes each, four times.
+/// let row = InParts::of(4096, 2, true);
+/// assert_eq!((row.parts, row.width, row.threads, row.blocks), (4, 1024, 128, 1));
+/// // A row of 256 KiB takes a cluster.
+/// assert_eq!(InParts::of(65536, 4, true).blocks, 8);
+/// assert_eq!(InParts::of(65536, 4, false).blocks, 1);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InParts {
+    /// How many parts there are.
+    pub parts: u32,
+    /// Columns of each.
+    pub width: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks of a program.
+    pub blocks: u32,
+}
+
+/// Bytes that a thread reads at a time.
+const AT_A_TIME: u32 = 16;
+
+/// Bytes of a row that a thread holds, of short rows and of others: the more, the less the work weighs that each thread has once. Rows of at
+/// least [`LONG`] keep a multiprocessor busy with fewer threads.
+const HELD: u32 = 64;
+const HELD_OF_LONG: u32 = 128;
+const LONG: u32 = 16 << 10;
+
+/// Bytes of a row that one block takes, and that each block of a cluster does.
+const OF_BLOCK: u32 = 32 << 10;
+const OF_CLUSTERED: u32 = 16 << 10;
+
+/// What an H200 was fastest with, among one to sixteen warps, one to eight blocks and 40 to 128 registers, on rows of 1536 to 65536 columns.
+const MOST_THREADS: u32 = 512;
+const MOST_BLOCKS: u32 = 8;
+const REGISTERS: u32 = 80;
+
+impl InParts {
+    /// For rows of so many columns of so many bytes each, on a chip that may have clusters.
+    #[must_use]
+    pub fn of(columns: u32, bytes: u32, clusters: bool) -> InParts {
+        let row = columns.saturating_mul(bytes);
+        let blocks = if clusters && row > OF_BLOCK {
+            row.div_ceil(OF_CLUSTERED).next_power_of_two().min(MOST_BLOCKS)
+        } else {
+            1
+        };
+        let held = if row < LONG { HELD } else { HELD_OF_LONG };
+        let threads = (row / (blocks * held * 32) * 32).clamp(32, MOST_THREADS);
+        let width = threads * blocks * (AT_A_TIME / bytes.max(1)).max(1);
+        InParts { parts: columns.div_ceil(width).max(1), width, threads, blocks }
+    }
+
+    /// Blocks that shall share a multiprocessor.
+    pub(super) fn resident(&self) -> u32 {
+        (65536 / (REGISTERS * self.threads)).max(1)
+    }
+}
