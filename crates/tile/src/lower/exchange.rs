@@ -58,11 +58,9 @@ pub(super) struct Touched {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Place {
     pub(super) pointer: Value,
-    pub(super) starts: Vec<Value>,
+    pub(super) starts: Vec<Start>,
     pub(super) extents: Vec<Value>,
     pub(super) strides: Vec<Value>,
-    /// Where it starts along each axis, as far as that is known.
-    pub(super) corner: Vec<Option<i64>>,
     pub(super) layout: Rc<Layout>,
     /// Of an element.
     pub(super) bytes: u32,
@@ -72,16 +70,22 @@ impl Place {
     /// Whether two boxes of one view share no index, and so no memory: elements of a view that is written lie apart.
     fn is_apart(&self, other: &Place) -> bool {
         let one_view = self.pointer == other.pointer && self.strides == other.strides;
-        let reach = |place: &Place| {
-            let ends = place.corner.clone().into_iter().zip(place.layout.shape.extents().to_vec());
-            ends.map(|(start, extent)| start.map(|start| start..start + i64::from(extent)))
-                .collect::<Vec<_>>()
-        };
-        let beside = |(own, other): (Option<Range<i64>>, Option<Range<i64>>)| {
-            own.zip(other).is_some_and(|(own, other)| own.end <= other.start || other.end <= own.start)
-        };
-        one_view && reach(self).into_iter().zip(reach(other)).any(beside)
+        let extents = |place: &Place| place.layout.shape.extents().to_vec();
+        let ends = extents(self).into_iter().zip(extents(other));
+        let mut axes = self.starts.iter().zip(&other.starts).zip(ends);
+        one_view
+            && axes.any(|(starts, (own, others))| match starts {
+                (Start::At(a), Start::At(b)) => a + i64::from(own) <= *b || b + i64::from(others) <= *a,
+                _ => false,
+            })
     }
+}
+
+/// Where a box starts along an axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Start {
+    At(i64),
+    Computed(Value),
 }
 
 impl Touched {

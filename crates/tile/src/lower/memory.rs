@@ -11,7 +11,7 @@ use tilewright_ir::{AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Box3, Order, constant, memory_order, missing};
-use super::exchange::{Place, Touched};
+use super::exchange::{Place, Start, Touched};
 use super::layout::{Holder, Layout};
 use super::{Held, LowerError, Lowering, Result, Tile};
 
@@ -125,17 +125,16 @@ impl Lowering<'_> {
     fn touch_box(&mut self, data: &OpData, layout: &Rc<Layout>, element: Element, writes: bool) {
         let source = self.source;
         let parts = Box3::of(data, layout.shape.rank());
-        let known = |&start: &Value| {
-            let bits = constant(source, start)?;
+        let start = |&start: &Value| {
             // Starts are of 32 bits with a sign.
-            Some(i64::from(u32::try_from(bits & 0xffff_ffff).ok()?.cast_signed()))
+            let number = constant(source, start).and_then(|bits| u32::try_from(bits & 0xffff_ffff).ok());
+            number.map_or(Start::Computed(start), |number| Start::At(number.cast_signed().into()))
         };
         let place = (!layout.has_copies()).then(|| Place {
             pointer: data.operands[0],
-            starts: parts.starts.to_vec(),
+            starts: parts.starts.iter().map(start).collect(),
             extents: parts.extents.to_vec(),
             strides: parts.strides.to_vec(),
-            corner: parts.starts.iter().map(known).collect(),
             layout: layout.clone(),
             bytes: super::assign::bytes(element),
         });
