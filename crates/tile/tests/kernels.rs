@@ -196,6 +196,10 @@ fn scans_along_every_axis_and_both_ways() {
         ("3x50x7", 1),
         ("1000", 0),
         ("1", 0),
+        // Shared by a cluster, with a block that has less, and with several lines.
+        ("1x40000", 1),
+        ("3x20000", 1),
+        ("20000x3", 0),
     ];
     for (shape, axis) in shapes {
         for flags in ["", "flags(reverse)"] {

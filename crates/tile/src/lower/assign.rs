@@ -155,9 +155,11 @@ impl Plan {
             let order = memory_order(func, align, func.op(op))?;
             Some((func.ty(tile).bits(), order))
         });
-        // The first of the largest, so that the choice does not depend on the order of equals.
+        // The first of the largest, so that the choice does not depend on the order of equals. Scans take fewer steps with longer vectors.
+        let scans = func.walk().into_iter().any(|op| func.op(op).code == Opcode::TileScan);
+        let size = |(bits, order): &(u32, Order)| (*bits, if scans { order.vector } else { 0 });
         let best = accesses.fold(None, |best: Option<(u32, Order)>, next| match best {
-            Some(best) if best.0 >= next.0 => Some(best),
+            Some(best) if size(&best) >= size(&next) => Some(best),
             _ => Some(next),
         });
         best.map(|(_, order)| Layout::blocked(shape, &order.axes, order.vector, self.team))
@@ -319,7 +321,8 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
     let all = tiles(func).map(|(value, _)| func.ty(value));
     let has = |code: Opcode| func.walk().into_iter().any(|op| func.op(op).code == code);
     let dot = has(Opcode::Dot);
-    let combines = has(Opcode::TileReduce) && !has(Opcode::TileScan);
+    let scans = has(Opcode::TileScan);
+    let combines = has(Opcode::TileReduce) && !scans;
     // Masks take registers and time: then threads hold more, and there are fewer of them.
     let light = combines && !has(Opcode::Iota);
     let (ty, vector) = match widest {
@@ -337,7 +340,7 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
     let loads = func.walk().iter().filter(|op| is_wide(op)).count();
     let blocks = blocks.unwrap_or_else(|| {
         let clusters = arch.supports(Arch::SM_90) && !dot;
-        let small = light || (combines && elements > ELEMENTS_OF_BLOCK);
+        let small = light || ((combines || scans) && elements > ELEMENTS_OF_BLOCK);
         let of_block = if small { ELEMENTS_OF_SMALL_BLOCK } else { ELEMENTS_OF_BLOCK };
         if clusters { elements.div_ceil(of_block).next_power_of_two().min(8) } else { 1 }
     });

@@ -36,7 +36,7 @@ impl Lowering<'_> {
         if self.team().blocks == 1 {
             return;
         }
-        let all = reductions(self.source, self.source.body());
+        let all = exchanges(self.source, self.source.body());
         if all > 0 {
             let base = self.early(Opcode::Shared, [], [Bytes(8 * all).into(), Align(8).into()], SHARED);
             let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
@@ -185,13 +185,13 @@ fn small(element: Element) -> Element {
     if element.bits() > 8 { Element::U16 } else { Element::U8 }
 }
 
-/// Reductions that are done once only.
-fn reductions(func: &Func, region: Region) -> u32 {
+/// Reductions and scans that are done once only.
+fn exchanges(func: &Func, region: Region) -> u32 {
     let of = |&op: &Op| {
         let data = func.op(op);
         match data.code {
-            Opcode::TileReduce => 1,
-            Opcode::If => data.regions.iter().map(|&inner| reductions(func, inner)).sum(),
+            Opcode::TileReduce | Opcode::TileScan => 1,
+            Opcode::If => data.regions.iter().map(|&inner| exchanges(func, inner)).sum(),
             _ => 0,
         }
     };

@@ -246,7 +246,8 @@ impl Lowering<'_> {
         let line = self.line_index(layout, axis, &[Holder::Lane, Holder::Warp]);
         let writes = self.speaks(layout, axis, &[Holder::Lane], &[Holder::Lane, Holder::Warp]);
         let lines = line_count(layout, axis, &[Holder::Lane, Holder::Warp]);
-        self.in_memory(with, &items, &Meeting { along, index, line, lines, writes, blocks: false })
+        let all = self.in_memory(with, &items, &Meeting { along, index, line, lines, writes, blocks: false });
+        all.into_iter().map(|line| self.tree(with, line)).collect()
     }
 
     fn across_blocks(
@@ -256,19 +257,31 @@ impl Lowering<'_> {
         axis: usize,
         items: Vec<Item>,
     ) -> Vec<Item> {
+        let all = self.of_blocks(with, layout, axis, &items);
+        all.map_or(items, |all| all.into_iter().map(|line| self.tree(with, line)).collect())
+    }
+
+    /// For each item those of all blocks along the axis, in their order; none if no other block has any.
+    pub(super) fn of_blocks(
+        &mut self,
+        with: &Combiner,
+        layout: &Layout,
+        axis: usize,
+        items: &[Item],
+    ) -> Option<Vec<Vec<Item>>> {
         let along = count_along(layout, Holder::Block, axis);
         if along == 1 {
-            return items;
+            return None;
         }
         let index = self.index_along(layout, Holder::Block, axis);
         let line = self.line_index(layout, axis, &Holder::ALL);
         let writes = self.speaks(layout, axis, &[Holder::Lane, Holder::Warp], &Holder::ALL);
         let lines = line_count(layout, axis, &Holder::ALL);
-        self.in_memory(with, &items, &Meeting { along, index, line, lines, writes, blocks: true })
+        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks: true }))
     }
 
-    /// Everybody leaves its items and combines those of all.
-    fn in_memory(&mut self, with: &Combiner, items: &[Item], at: &Meeting) -> Vec<Item> {
+    /// Everybody leaves its items and reads those of all.
+    fn in_memory(&mut self, with: &Combiner, items: &[Item], at: &Meeting) -> Vec<Vec<Item>> {
         let signal = if at.blocks { self.signal() } else { None };
         let flags = items.iter().all(|item| item.valid.is_some()).then_some(Element::Bool);
         let elements: Vec<Element> = with.elements.iter().copied().chain(flags).collect();
@@ -325,13 +338,12 @@ impl Lowering<'_> {
         }
         (0..items.len())
             .map(|i| {
-                let line: Vec<Item> = (0..at.along as usize)
+                (0..at.along as usize)
                     .map(|k| {
                         let values = read[..with.elements.len()].iter().map(|column| column[i][k]).collect();
                         Item { values, valid: flags.map(|_| read[with.elements.len()][i][k]) }
                     })
-                    .collect();
-                self.tree(with, line)
+                    .collect()
             })
             .collect()
     }

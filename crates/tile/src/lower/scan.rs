@@ -1,8 +1,9 @@
 //! `tile_scan`: every element combined with all before it along an axis.
 //!
 //! A thread's registers along the axis come in *runs* of neighbours; runs of lanes follow each other, those of warps too, and then the next
-//! run of every thread begins. So: scan each run, scan the sums of runs over lanes (`shfl.up`), leave the sums of warps in shared memory, and
-//! put what stands before each run in front of it. A layout of another order is exchanged for one of this order first.
+//! run of every thread begins; what a block of a cluster has follows all of the block before. So: scan each run, scan the sums of runs over lanes
+//! (`shfl.up`), leave the sums of warps in shared memory, send the sums of blocks to all blocks, and put what stands before each run in front of
+//! it. A layout of another order is exchanged for one of this order first, in which every block has the whole tile.
 
 use std::rc::Rc;
 
@@ -19,6 +20,8 @@ struct Course {
     lanes: Option<(u32, Digit)>,
     /// The warp digit along the axis.
     warps: Option<(u32, Digit)>,
+    /// The block digit along the axis.
+    blocks: Option<(u32, Digit)>,
     /// Registers of a run.
     run: usize,
 }
@@ -52,7 +55,7 @@ impl Course {
         // Blocks come after everything that a thread holds.
         let reach = high.iter().map(|d| d.stride * d.extent).max().unwrap_or(end);
         dense &= blocks.iter().all(|(_, d)| d.stride >= reach);
-        dense.then_some(Course { lanes, warps, run: run as usize })
+        dense.then_some(Course { lanes, warps, blocks: blocks.first().copied(), run: run as usize })
     }
 }
 
@@ -76,8 +79,7 @@ impl Lowering<'_> {
         let axis = data.get::<Axis>().map_or(0, |Axis(axis)| usize::from(axis));
         let reverse = data.flags().has(Flags::REVERSE);
         let mut tiles = self.operands_together(data);
-        let blocks = tiles[0].layout.digits(Holder::Block).iter().any(|d| d.axis == Some(axis));
-        if blocks || Course::of(&tiles[0].layout, axis).is_none() {
+        if Course::of(&tiles[0].layout, axis).is_none() {
             self.put_in_order(data, &mut tiles, axis);
         }
         let layout = tiles[0].layout.clone();
@@ -165,17 +167,74 @@ impl Lowering<'_> {
                 }
             }
         }
-        let of_warps = self.warps_before(with, layout, axis, course, &sums, reverse);
+        let (of_warps, sums) = self.warps_before(with, layout, axis, course, &sums, reverse);
+        let of_blocks = self.blocks_before(with, layout, axis, course, &sums, reverse);
         let mut out = Vec::new();
-        for (lanes, warps) in of_lanes.into_iter().zip(of_warps) {
+        for ((lanes, warps), block) in of_lanes.into_iter().zip(of_warps).zip(of_blocks) {
             let each = lanes.into_iter().zip(warps);
-            let merged = each.map(|(lane, before)| match (before, lane) {
-                (Some(before), Some(lane)) => Some(self.merge(with, &before, &lane)),
-                (one, other) => one.or(other),
+            let merged = each.map(|(lane, warp)| {
+                let inside = self.one_after_other(with, warp, lane);
+                self.one_after_other(with, block.clone(), inside)
             });
             out.push(merged.collect());
         }
         out
+    }
+
+    /// Both of two items that may be missing, combined.
+    fn one_after_other(&mut self, with: &Combiner, a: Option<Item>, b: Option<Item>) -> Option<Item> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(self.merge(with, &a, &b)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// For every line, what the blocks before this one have, from what each has by itself.
+    fn blocks_before(
+        &mut self,
+        with: &Combiner,
+        layout: &Layout,
+        axis: usize,
+        course: &Course,
+        sums: &[Item],
+        reverse: bool,
+    ) -> Vec<Option<Item>> {
+        let (Some((weight, digit)), Some(all)) = (course.blocks, self.of_blocks(with, layout, axis, sums))
+        else {
+            return vec![None; sums.len()];
+        };
+        let position = self.digit(Holder::Block, weight, digit, layout.digits(Holder::Block));
+        let each = all.into_iter().map(|mut items| {
+            if reverse {
+                items.reverse();
+            }
+            // Nothing comes after the last one.
+            items.pop();
+            let mut before = None;
+            for (k, item) in (0..digit.extent).zip(items) {
+                let number = if reverse { digit.extent - 1 - k } else { k };
+                let counted = self.if_before(with, &item, number, position, reverse);
+                before = self.one_after_other(with, before, Some(counted));
+            }
+            before
+        });
+        each.collect()
+    }
+
+    /// The item of the warp or block of a number, if it comes before the one at this thread's position.
+    fn if_before(
+        &mut self,
+        with: &Combiner,
+        item: &Item,
+        number: u32,
+        position: Value,
+        reverse: bool,
+    ) -> Item {
+        let number = self.u32(number);
+        let how = if reverse { Cmp::Gt } else { Cmp::Lt };
+        let counts = self.early(Opcode::Cmp, [number, position], [how.into()], Type::BOOL);
+        let valid = self.both(Some(counts), item.valid);
+        self.filled(with, Item { values: item.values.clone(), valid })
     }
 
     /// What the lanes before this one have, and what all lanes have together.
@@ -219,7 +278,8 @@ impl Lowering<'_> {
         (before, all)
     }
 
-    /// For every line and run, what the warps before this one have in that run, and everybody in the runs before it.
+    /// For every line and run, what the warps before this one have in that run, and everybody in the runs before it; and what all of them have in
+    /// each line.
     fn warps_before(
         &mut self,
         with: &Combiner,
@@ -228,23 +288,20 @@ impl Lowering<'_> {
         course: &Course,
         sums: &[Vec<Item>],
         reverse: bool,
-    ) -> Vec<Vec<Option<Item>>> {
+    ) -> (Vec<Vec<Option<Item>>>, Vec<Item>) {
+        let mut totals = Vec::with_capacity(sums.len());
         let Some((weight, digit)) = course.warps else {
-            return sums
-                .iter()
-                .map(|runs| {
-                    let mut front: Option<Item> = None;
-                    let mut out = Vec::with_capacity(runs.len());
-                    for item in runs {
-                        out.push(front.clone());
-                        front = Some(match front {
-                            None => item.clone(),
-                            Some(front) => self.merge(with, &front, item),
-                        });
-                    }
-                    out
-                })
-                .collect();
+            let lines = sums.iter().map(|runs| {
+                let mut front: Option<Item> = None;
+                let mut out = Vec::with_capacity(runs.len());
+                for item in runs {
+                    out.push(front.clone());
+                    front = self.one_after_other(with, front, Some(item.clone()));
+                }
+                totals.extend(front);
+                out
+            });
+            return (lines.collect(), totals);
         };
         let warps = digit.extent;
         let position = self.digit(Holder::Warp, weight, digit, layout.digits(Holder::Warp));
@@ -261,25 +318,16 @@ impl Lowering<'_> {
                 for (k, item) in (0u32..).zip(&items) {
                     // Only warps that come before this one count.
                     let number = if reverse { warps - 1 - k } else { k };
-                    let number = self.u32(number);
-                    let how = if reverse { Cmp::Gt } else { Cmp::Lt };
-                    let counts = self.early(Opcode::Cmp, [number, position], [how.into()], Type::BOOL);
-                    let valid = self.both(Some(counts), item.valid);
-                    let counted = self.filled(with, Item { values: item.values.clone(), valid });
-                    own = Some(match own {
-                        None => counted,
-                        Some(own) => self.merge(with, &own, &counted),
-                    });
-                    front = Some(match front {
-                        None => item.clone(),
-                        Some(front) => self.merge(with, &front, item),
-                    });
+                    let counted = self.if_before(with, item, number, position, reverse);
+                    own = self.one_after_other(with, own, Some(counted));
+                    front = self.one_after_other(with, front, Some(item.clone()));
                 }
                 fronts.push(own);
             }
+            totals.extend(front);
             out.push(fronts);
         }
-        out
+        (out, totals)
     }
 
     /// The sums of all warps, by line, run and warp.

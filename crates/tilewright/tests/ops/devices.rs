@@ -392,6 +392,43 @@ fn rows_of_which_some_is_seen() {
     run::<f16>(1003);
 }
 
+/// Rows whose sums, and whose gradients, the blocks of a cluster share, each with less in the last of them.
+#[test]
+fn rows_that_blocks_share() {
+    fn check<T: Sample>(columns: usize) {
+        let rows = 2;
+        let values: Vec<T> = normals(5, rows * columns, 1.0).into_iter().map(T::of).collect();
+        let [want, found] = [Device::cpu(), machine()].map(|device| {
+            let backwards: Vec<T> = values.iter().rev().copied().collect();
+            let (x, dy) = (device.upload(&values).unwrap(), device.upload(&backwards).unwrap());
+            let [x, dy] = [&x, &dy].map(|buffer| Rows::new(buffer, rows, columns));
+            let weight = dy.rows(1..2);
+            let mut all = Vec::new();
+            let mut kept = |y: Buffer<f32>| all.extend(y.to_vec().unwrap());
+            let forwards = CumulativeSum::new();
+            for scan in [forwards, forwards.exclusive(), forwards.reverse(), forwards.reverse().exclusive()] {
+                let y = device.alloc::<f32>(rows * columns).unwrap();
+                scan.run(&device, x, Rows::new(&y, rows, columns)).unwrap();
+                kept(y);
+            }
+            let matrix = || device.alloc::<f32>(rows * columns).unwrap();
+            let row = || device.alloc::<f32>(columns).unwrap();
+            let (dx, dw) = (matrix(), row());
+            let norm = RmsNorm::new(1e-5).weight(weight);
+            norm.backward(&device, x, dy, Rows::new(&dx, rows, columns), &dw).unwrap();
+            let (other, weights, biases) = (matrix(), row(), row());
+            let norm = LayerNorm::new(1e-5).weight(weight);
+            norm.backward(&device, x, dy, Rows::new(&other, rows, columns), &weights, &biases).unwrap();
+            [dx, dw, other, weights, biases].into_iter().for_each(&mut kept);
+            all
+        });
+        let wrong = |(want, found): (&f32, &f32)| (want - found).abs() > 1e-4 * (want.abs() + 10.0);
+        assert_eq!(want.iter().zip(&found).position(wrong), None, "{columns}");
+    }
+    check::<f32>(20_004);
+    check::<bf16>(16_399);
+}
+
 /// Few long rows, which programs share: the same as on the CPU, NaN and places of equal numbers included.
 #[test]
 fn few_long_rows() {
