@@ -19,6 +19,7 @@ use tilewright_passes::Alignment;
 use super::dot;
 use super::layout::{Layout, Team};
 use super::pipeline::{Left, Pipeline};
+use super::pressure::{fan_out, finds_places, kept_by_loops};
 
 /// How a box of memory is best read or written: axes from the fastest to the slowest, and elements of one access.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +52,11 @@ impl Plan {
     /// Blocks that shall share a multiprocessor, so that some load while others compute: as many as leave each thread room for what it loads,
     /// which stays packed, and for what it computes.
     pub(crate) fn blocks(&self, func: &Func) -> u32 {
-        let held = |(value, _): (Value, Shape)| self.layout(value).map_or(0, |layout| layout.count());
-        let most = tiles(func).map(held).max().unwrap_or(0);
+        let held = |value: Value| self.layout(value).map_or(0, |layout| layout.count());
+        let most = tiles(func).map(|(value, _)| held(value)).max().unwrap_or(0);
+        // Whether there are elements of two words, and more of them than there is room for otherwise.
+        let doubled = tiles(func)
+            .any(|(value, _)| held(value) > 16 && func.ty(value).element().is_some_and(|e| bytes(e) > 4));
         let is_load = |op: &Op| func.op(*op).code == Opcode::TileLoad;
         let loaded = |op: Op| {
             let tile = accessed(func.op(op))?;
@@ -60,7 +64,12 @@ impl Plan {
             Some(count * bytes(func.ty(tile).element()?))
         };
         let words = func.walk().into_iter().filter(is_load).filter_map(loaded).sum::<u32>().div_ceil(4);
+        let fan_out = fan_out(func, tiles(func).map(|(_, shape)| shape.elements()).max().unwrap_or(0));
         let registers = match (most, words) {
+            // Of small blocks there are many, with more registers as well.
+            (0..=32, _) if doubled && self.team.warps <= 4 => 96,
+            (17..=32, _) if fan_out > 0 => 96,
+            (0..=32, _) if doubled || self.team.blocks > 1 && finds_places(func) => 80,
             (0..=32, 0..=48) => 64,
             (0..=32, _) => 80,
             (_, 0..=96) => 96,
@@ -338,10 +347,19 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
         data.code == Opcode::TileLoad && shape.is_some_and(|shape| 2 * shape.elements() > elements)
     };
     let loads = func.walk().iter().filter(|op| is_wide(op)).count();
+    // Tiles that a loop carries stay where they are: a thread takes no more of them than it has registers for.
+    let kept = kept_by_loops(func, elements);
+    let crowded = (elements > ELEMENTS_OF_SMALL_BLOCK && kept > 0 && !dot)
+        .then(|| 1 << (BYTES_OF_LOOP / kept).clamp(1, ELEMENTS_OF_THREAD).ilog2());
+    let of_thread = crowded.unwrap_or(ELEMENTS_OF_THREAD);
     let blocks = blocks.unwrap_or_else(|| {
         let clusters = arch.supports(Arch::SM_90) && !dot;
         let small = light || ((combines || scans) && elements > ELEMENTS_OF_BLOCK);
-        let of_block = if small { ELEMENTS_OF_SMALL_BLOCK } else { ELEMENTS_OF_BLOCK };
+        let of_block = match crowded {
+            Some(of_thread) => of_thread * THREADS_OF_LOOP,
+            None if small => ELEMENTS_OF_SMALL_BLOCK,
+            None => ELEMENTS_OF_BLOCK,
+        };
         if clusters { elements.div_ceil(of_block).next_power_of_two().min(8) } else { 1 }
     });
     let warps = warps.unwrap_or_else(|| {
@@ -355,22 +373,26 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
                 let most = if loads > 2 { 8 } else { 16 };
                 elements.div_ceil(ELEMENTS_OF_THREAD / 2 * 32).min(most)
             }
+            1 if fan_out(func, elements) > 4 => bytes.div_ceil(BYTES_OF_THREAD / 2 * 32),
             1 => bytes.div_ceil(BYTES_OF_THREAD * 32),
             // A block of a cluster takes as much as it can hold, with few warps that wait for each other. What is loaded in 16 bits stays so.
             _ => elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).max(if light || narrow { 4 } else { 8 }),
         };
         let wanted = if blocks == 1 { wanted.clamp(1, 16) } else { wanted };
-        let wanted = wanted.max(elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32)).min(32);
+        let least = elements.div_ceil(blocks * of_thread * 32).min(32);
+        let wanted = wanted.max(least).min(32);
         // Pieces of one warp each; a number of warps that divides them leaves nobody idle.
         let pieces = ty.shape().map_or(1, |shape| shape.elements()).div_ceil(vector * 32 * blocks);
-        let near = (1..=32).filter(|w| pieces % w == 0 && 2 * w >= wanted && *w <= 2 * wanted);
+        let fits = |w: &u32| pieces % w == 0 && 2 * w >= wanted && *w <= 2 * wanted;
+        let near = (1..=32).filter(|w| fits(w) && (crowded.is_none() || *w >= least));
         near.min_by_key(|w| w.abs_diff(wanted)).unwrap_or(wanted)
     });
     Team { warps, blocks }
 }
 
 /// What one thread should hold of the largest tile: four accesses of 16 bytes keep memory busy. Half of that is enough where threads combine
-/// what they hold and do little else: then there are twice as many, and some compute while others wait for memory.
+/// what they hold and do little else: then there are twice as many, and some compute while others wait for memory. So it is where they make
+/// several tiles of several others.
 const BYTES_OF_THREAD: u32 = 64;
 
 /// What one block should hold of the largest tile: an H200 was fastest with this much, alone or in a cluster. Less of it where threads combine
@@ -380,6 +402,11 @@ const ELEMENTS_OF_SMALL_BLOCK: u32 = 1 << 13;
 
 /// What one thread can hold of the largest tile, with registers left for what it computes.
 const ELEMENTS_OF_THREAD: u32 = 64;
+
+/// What one thread can keep in registers while a loop goes round, if it has 128 of them; and how many threads a block then has, which is as many as
+/// a multiprocessor has such registers for. On an H200, half as many with twice the registers were slower by a quarter.
+const BYTES_OF_LOOP: u32 = 96 * 4;
+const THREADS_OF_LOOP: u32 = 512;
 
 fn is_tile(func: &Func, value: Value) -> bool {
     matches!(func.ty(value), Type::Tile(..))

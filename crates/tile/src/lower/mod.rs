@@ -1,6 +1,7 @@
 //! From the tile level to threads.
 //!
-//! [`lower`] decides how many threads a program has and which of them holds which element of which tile ([`assign`]), and then goes through
+//! [`lower`] decides how many threads a program has, by what takes registers ([`pressure`]), and which of them holds which element of which
+//! tile ([`assign`]), and then goes through
 //! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
 //! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
 //! shapes, [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves; a [`pipeline`] finds the factors that can be loaded ahead, by the copy [`engine`] or by [`copies`] of all
@@ -26,6 +27,7 @@ mod memory;
 mod outgoing;
 mod pipeline;
 mod positions;
+mod pressure;
 mod rearrange;
 mod scan;
 mod sink;

@@ -1,0 +1,63 @@
+//! What takes registers beside the largest tile.
+//!
+//! The number of threads and their registers are chosen before anything is lowered, by what the function says. These are the questions that are
+//! asked of it; answers are estimates, since the assembler has the last word.
+
+use tilewright_ir::{Func, Op, Opcode, Type, Value};
+
+use super::assign::{accessed, bytes, is_free};
+
+/// Bytes that a loop keeps for each element of its largest tiles, which have more than half of so many elements: what it carries, what it uses
+/// from before, and what it loads, halves as the f32 that they are computed with. Of the loop that keeps most; zero if none carries such a tile.
+pub(super) fn kept_by_loops(func: &Func, elements: u32) -> u32 {
+    func.walk().into_iter().map(|op| kept_by(func, op, elements)).max().unwrap_or(0)
+}
+
+fn kept_by(func: &Func, op: Op, elements: u32) -> u32 {
+    let data = func.op(op);
+    let is_loop = matches!(data.code, Opcode::For | Opcode::While);
+    let of = |value: Value| match func.ty(value) {
+        Type::Tile(element, _) if is_wide(func, value, elements) => bytes(element).max(4),
+        _ => 0,
+    };
+    let carried: u32 = data.results.iter().map(|&value| of(value)).sum();
+    if !is_loop || carried == 0 {
+        return 0;
+    }
+    let mut inside = Vec::new();
+    data.regions.iter().for_each(|&region| func.walk_region(region, &mut inside));
+    let is_older = |value: Value| func.def_op(value).is_some_and(|by| !inside.contains(&by));
+    let mut used: Vec<Value> = inside.iter().flat_map(|&op| func.op(op).operands.iter().copied()).collect();
+    used.retain(|&value| is_older(value) && !is_free(func, value));
+    used.sort_unstable();
+    used.dedup();
+    let loads = inside.iter().map(|&op| func.op(op)).filter(|data| data.code == Opcode::TileLoad);
+    carried + used.into_iter().chain(loads.filter_map(accessed)).map(of).sum::<u32>()
+}
+
+/// How many tiles are read and written where several are written and nothing is combined: all that leads to them is there at once. Else none.
+pub(super) fn fan_out(func: &Func, elements: u32) -> usize {
+    let ops = func.walk();
+    let combines = |op: &Op| matches!(func.op(*op).code, Opcode::TileReduce | Opcode::TileScan | Opcode::Dot);
+    if ops.iter().any(combines) {
+        return 0;
+    }
+    let count = |code: Opcode| {
+        let accesses = ops.iter().map(|&op| func.op(op)).filter(|data| data.code == code);
+        accesses.filter_map(accessed).filter(|&tile| is_wide(func, tile, elements)).count()
+    };
+    match (count(Opcode::TileLoad), count(Opcode::TileStore)) {
+        (_, 0 | 1) => 0,
+        (loads, stores) => loads + stores,
+    }
+}
+
+/// Whether elements are combined together with others, such as numbers with their places.
+pub(super) fn finds_places(func: &Func) -> bool {
+    let mut all = func.walk().into_iter().map(|op| func.op(op));
+    all.any(|data| data.code == Opcode::TileReduce && data.operands.len() > 1)
+}
+
+fn is_wide(func: &Func, tile: Value, elements: u32) -> bool {
+    func.ty(tile).shape().is_some_and(|shape| 2 * shape.elements() > elements)
+}
