@@ -1,0 +1,117 @@
+//! Kernels of the operators through the real assembler, as the operators choose them for rows of many lengths: registers suffice, but for what
+//! [`ALLOWED`] lists. Ignored, visibly, where there is no assembler; `TILEWRIGHT_REQUIRE_PTXAS=1` makes that a failure.
+//!
+//! Limits: dense matrices of f32 and bf16 with many rows, plain settings, and two chips; the others have the code of one of them.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tilewright::device::Recorder;
+use tilewright::hardware::{Arch, Element};
+use tilewright::ops::{CumulativeSum, Error, OPERATORS, Operator, Rows};
+use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE};
+
+/// Columns at which operators that hold whole rows choose other threads, clusters, or kernels that go through rows in steps; on chips without
+/// clusters the last two are the same.
+const LENGTHS: [usize; 6] = [4096, 8192, 16384, 32768, 65536, 262_144];
+
+/// Columns of operators that take matrices in parts: these, and 4096 at most, whatever the length of rows is.
+const WIDTHS: [usize; 2] = [1536, 4096];
+const IN_PARTS: [&str; 9] =
+    ["rope", "swiglu", "geglu", "transpose", "permute", "embedding", "dropout", "convert", "quantise"];
+
+/// Bytes that a thread of a kernel may keep in local memory, and why. Norms and softmax have as many threads as were fastest on an H200.
+const ALLOWED: [(&str, u32, &str); 6] = [
+    ("layer_norm", 8, "masks are more predicates than there are"),
+    ("softmax", 44, "logarithms of bf16 take more than the exponentials that threads were chosen for"),
+    ("rms_norm_adding", 4, "one word of 128 registers, on chips without clusters"),
+    ("cumulative_sum", 24, "comparisons with all warps are more predicates than there are"),
+    ("glu_backward", 16, "a few words however many registers there are, up to 128"),
+    ("permute", 12, "addresses of single elements"),
+];
+
+/// Code that was assembled before: many lengths have the same.
+type Known = Arc<Mutex<HashSet<(Arch, Vec<u8>)>>>;
+
+fn main() {
+    let required = std::env::var_os(REQUIRE_VARIABLE).is_some_and(|value| value == "1");
+    let ignored = Assembler::find().is_err() && !required;
+    let known = Known::default();
+    let mut trials = Vec::new();
+    for arch in [Arch::SM_80, Arch::SM_90A] {
+        for element in [Element::F32, Element::BF16] {
+            for operator in OPERATORS {
+                let (name, known) = (format!("{arch} {element} {}", operator.name), known.clone());
+                let lengths = match (IN_PARTS.contains(&operator.name), arch.supports(Arch::SM_90)) {
+                    (true, _) => &WIDTHS[..],
+                    (false, true) => &LENGTHS[..],
+                    (false, false) => &LENGTHS[..5],
+                };
+                let assemble = move || {
+                    let recorder = Recorder::new(arch);
+                    lengths
+                        .iter()
+                        .try_for_each(|&columns| rehearse(&recorder, operator, element, columns))?;
+                    registers_suffice(&recorder, &known)
+                };
+                trials.push(Trial::test(name, assemble).with_ignored_flag(ignored));
+            }
+        }
+        let known = known.clone();
+        let scans = move || {
+            let recorder = Recorder::new(arch);
+            other_scans(&recorder)?;
+            registers_suffice(&recorder, &known)
+        };
+        trials.push(Trial::test(format!("{arch} scans of other kinds"), scans).with_ignored_flag(ignored));
+    }
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// Asks for the kernels of an operator; some have none for rows as long as these.
+fn rehearse(
+    recorder: &Recorder,
+    operator: &Operator,
+    element: Element,
+    columns: usize,
+) -> Result<(), Failed> {
+    match operator.rehearse(recorder.device(), element, columns) {
+        Ok(()) | Err(Error::NoKernel { .. }) => Ok(()),
+        Err(error) => Err(format!("{columns} columns: {error}").into()),
+    }
+}
+
+/// Sums without the number itself, whose numbers are read one by one, and those from the end, which have masks.
+fn other_scans(recorder: &Recorder) -> Result<(), Failed> {
+    let device = recorder.device();
+    let (x, y) = (device.alloc::<f32>(64 << 15)?, device.alloc::<f32>(64 << 15)?);
+    let (x, y) = (Rows::new(&x, 64, 1 << 15), Rows::new(&y, 64, 1 << 15));
+    for scan in [CumulativeSum::new().exclusive(), CumulativeSum::new().reverse()] {
+        scan.run(device, x, y)?;
+        scan.run(device, x.columns(0..20_000), y.columns(0..20_000))?;
+    }
+    Ok(())
+}
+
+fn registers_suffice(recorder: &Recorder, known: &Known) -> Result<(), Failed> {
+    let (assembler, arch) = (Assembler::find()?, recorder.device().arch());
+    let mut failures = Vec::new();
+    for kernel in recorder.kernels() {
+        let is_new = known.lock().unwrap_or_else(PoisonError::into_inner).insert((arch, kernel.code.clone()));
+        if !is_new {
+            continue;
+        }
+        let report = assembler.assemble(&String::from_utf8_lossy(&kernel.code), &arch.to_string())?;
+        let allowed =
+            ALLOWED.iter().find(|(name, ..)| *name == kernel.name).map_or(0, |(_, bytes, _)| *bytes);
+        for entry in &report.entries {
+            if entry.spill_store_bytes > allowed {
+                let (block, cluster) =
+                    (kernel.block.unwrap_or_default()[0], kernel.cluster.map_or(1, |c| c[0]));
+                failures.push(format!("{cluster} x {block} threads, allowed are {allowed}: {entry:?}"));
+            }
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
+}
