@@ -339,7 +339,6 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
         None => (all.max_by_key(|ty| ty.bits()).unwrap_or(Type::F32), 1),
     };
     let bytes = ty.bits() / 8;
-    let narrow = ty.element().is_some_and(|element| element.bits() <= 16);
     let elements = ty.shape().map_or(1, |shape| shape.elements());
     let is_wide = |op: &Op| {
         let data = func.op(*op);
@@ -375,8 +374,8 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
             }
             1 if fan_out(func, elements) > 4 => bytes.div_ceil(BYTES_OF_THREAD / 2 * 32),
             1 => bytes.div_ceil(BYTES_OF_THREAD * 32),
-            // A block of a cluster takes as much as it can hold, with few warps that wait for each other. What is loaded in 16 bits stays so.
-            _ => elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).max(if light || narrow { 4 } else { 8 }),
+            // A block of a cluster takes as much as it can hold, with few warps that wait for each other.
+            _ => elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).max(if light { 4 } else { 8 }),
         };
         let wanted = if blocks == 1 { wanted.clamp(1, 16) } else { wanted };
         let least = elements.div_ceil(blocks * of_thread * 32).min(32);
