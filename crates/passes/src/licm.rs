@@ -13,9 +13,14 @@
 //! least once (or out of the test of a `while`), that cannot stop the program, and that neither writes what the load may
 //! read nor orders accesses; a load through the read-only path needs the first two alone.
 //!
-//! Limits: only what stands directly in a loop moves, not what an `if` in the loop holds; register pressure is not looked at.
+//! What stands behind an inner loop stays there if it is much: moved in front, it would take registers while the inner loop goes round, to save
+//! work that is done once for all of its rounds.
+//!
+//! Limits: only what stands directly in a loop moves, not what an `if` in the loop holds; register pressure is not looked at otherwise.
 
-use tilewright_ir::{Element, Func, Op, OpData, Opcode, Region};
+use std::collections::HashSet;
+
+use tilewright_ir::{Element, Func, Op, OpData, Opcode, Region, Value};
 
 use crate::context::Context;
 use crate::effects::{Effect, effects, is_plain_load, load_memory};
@@ -49,7 +54,12 @@ struct Frame {
     repeats: Option<Op>,
     /// Is this executed whenever the loop is?
     always: bool,
+    /// Ops that stay although they could move.
+    stay: HashSet<Op>,
 }
+
+/// Values from behind an inner loop that may wait in registers while it goes round.
+const LATE: usize = 64;
 
 impl Licm<'_> {
     fn region(&mut self, region: Region, repeats: Option<Op>, always: bool) {
@@ -58,7 +68,8 @@ impl Licm<'_> {
         for &arg in &self.func.region(region).args {
             self.level[arg.index()] = depth;
         }
-        self.stack.push(Frame { out: Vec::with_capacity(ops.len()), repeats, always });
+        let stay = if repeats.is_some() { self.late(region, &ops) } else { HashSet::new() };
+        self.stack.push(Frame { out: Vec::with_capacity(ops.len()), repeats, always, stay });
         for op in ops {
             self.op(op);
         }
@@ -80,7 +91,7 @@ impl Licm<'_> {
         }
         let data = self.func.op(op);
         let mut target = here;
-        if data.info().is_pure() || is_plain_load(data) {
+        if (data.info().is_pure() || is_plain_load(data)) && !self.stack[here].stay.contains(&op) {
             let deepest = data.operands.iter().map(|&v| self.level[v.index()]).max().unwrap_or(0) as usize;
             let load = !data.info().is_pure();
             while target > deepest && self.leaves(target, load.then_some(data)) {
@@ -92,6 +103,34 @@ impl Licm<'_> {
         }
         self.changed |= target != here;
         self.stack[target].out.push(op);
+    }
+
+    /// Of the ops of a loop: those behind an inner loop that carries values, which could move in front of both, if they are too many.
+    fn late(&self, region: Region, ops: &[Op]) -> HashSet<Op> {
+        // Loops that carry nothing, such as copies, leave registers free.
+        let is_crowded = |op: &Op| {
+            let data = self.func.op(*op);
+            matches!(data.code, Opcode::For | Opcode::While) && !data.results.is_empty()
+        };
+        let Some(first) = ops.iter().position(is_crowded) else { return HashSet::new() };
+        // Values of this region that change; all others come from outside or could.
+        let mut own: HashSet<Value> = self.func.region(region).args.iter().copied().collect();
+        let mut late: HashSet<Op> = HashSet::new();
+        let mut kept: HashSet<Value> = HashSet::new();
+        for (i, &op) in ops.iter().enumerate() {
+            let data = self.func.op(op);
+            let changes = data.operands.iter().any(|value| own.contains(value));
+            if data.info().is_pure() && data.regions.is_empty() && !changes {
+                if i > first {
+                    late.insert(op);
+                }
+                continue;
+            }
+            own.extend(&data.results);
+            let used = |value: &&Value| self.func.def_op(**value).is_some_and(|by| late.contains(&by));
+            kept.extend(data.operands.iter().filter(used));
+        }
+        if kept.len() > LATE { late } else { HashSet::new() }
     }
 
     /// May an op leave the region at this depth for the one around it?

@@ -1,5 +1,5 @@
-//! Kernels of the operators through the real assembler, as the operators choose them for rows of many lengths: registers suffice, but for what
-//! [`ALLOWED`] lists. Ignored, visibly, where there is no assembler; `TILEWRIGHT_REQUIRE_PTXAS=1` makes that a failure.
+//! Kernels of the operators through the real assembler, as the operators choose them for rows of many lengths, and attention of the tutorial:
+//! registers suffice, but for what [`ALLOWED`] lists. Ignored, visibly, where there is no assembler; `TILEWRIGHT_REQUIRE_PTXAS=1` makes that a failure.
 //!
 //! Limits: dense matrices of f32 and bf16 with many rows, plain settings, and two chips; the others have the code of one of them.
 
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use libtest_mimic::{Arguments, Failed, Trial};
 use tilewright::device::Recorder;
 use tilewright::hardware::{Arch, Element};
+use tilewright::kernels::tutorial;
 use tilewright::ops::{CumulativeSum, Error, OPERATORS, Operator, Rows};
 use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE};
 
@@ -65,6 +66,14 @@ fn main() {
             registers_suffice(&recorder, &known)
         };
         trials.push(Trial::test(format!("{arch} scans of other kinds"), scans).with_ignored_flag(ignored));
+        let attention = move || {
+            let recorder = Recorder::new(arch);
+            for tile in [[64, 64], [128, 128]] {
+                recorder.add(&tutorial::attention::stage(false, tile, 128)?)?;
+            }
+            registers_suffice(&recorder, &Known::default())
+        };
+        trials.push(Trial::test(format!("{arch} attention"), attention).with_ignored_flag(ignored));
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

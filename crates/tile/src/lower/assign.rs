@@ -65,7 +65,11 @@ impl Plan {
         };
         let words = func.walk().into_iter().filter(is_load).filter_map(loaded).sum::<u32>().div_ceil(4);
         let fan_out = fan_out(func, tiles(func).map(|(_, shape)| shape.elements()).max().unwrap_or(0));
+        let dots = func.walk().into_iter().map(|op| func.op(op)).filter(|data| data.code == Opcode::Dot);
+        let sums: usize = dots.map(|data| held(data.results[0])).sum();
         let registers = match (most, words) {
+            // Sums of several products, of which one may go on while the other is used.
+            _ if sums > 96 => 255,
             // Of small blocks there are many, with more registers as well.
             (0..=32, _) if doubled && self.team.warps <= 4 => 96,
             (17..=32, _) if fan_out > 0 => 96,
