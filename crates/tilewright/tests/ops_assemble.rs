@@ -13,9 +13,10 @@ use tilewright::kernels::tutorial;
 use tilewright::ops::{CumulativeSum, Error, OPERATORS, Operator, Rows};
 use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE};
 
-/// Columns at which operators that hold whole rows choose other threads, clusters, or kernels that go through rows in steps; on chips without
-/// clusters the last two are the same.
-const LENGTHS: [usize; 6] = [4096, 8192, 16384, 32768, 65536, 262_144];
+/// Columns at which operators that hold whole rows choose other threads, clusters, or kernels that go through rows in steps: with clusters, and
+/// without.
+const LENGTHS: [usize; 5] = [8192, 16384, 32768, 65536, 262_144];
+const LENGTHS_OF_BLOCKS: [usize; 4] = [4096, 8192, 32768, 65536];
 
 /// Columns of operators that take matrices in parts: these, and 4096 at most, whatever the length of rows is.
 const WIDTHS: [usize; 2] = [1536, 4096];
@@ -47,7 +48,7 @@ fn main() {
                 let lengths = match (IN_PARTS.contains(&operator.name), arch.supports(Arch::SM_90)) {
                     (true, _) => &WIDTHS[..],
                     (false, true) => &LENGTHS[..],
-                    (false, false) => &LENGTHS[..5],
+                    (false, false) => &LENGTHS_OF_BLOCKS[..],
                 };
                 let assemble = move || {
                     let recorder = Recorder::new(arch);
