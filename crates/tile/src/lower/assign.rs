@@ -76,7 +76,6 @@ impl Plan {
             (0..=32, _) if doubled || self.team.blocks > 1 && finds_places(func) => 80,
             (0..=32, 0..=48) => 64,
             (0..=32, _) => 80,
-            (_, 0..=96) => 96,
             _ => 128,
         };
         (65536 / (registers * 32 * self.team.warps)).clamp(1, 16)
