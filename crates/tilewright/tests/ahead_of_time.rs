@@ -293,7 +293,10 @@ fn every_kernel_of_the_operators_can_be_packed() {
     let mut reached = BTreeSet::new();
     for operator in OPERATORS {
         let recorder = Recorder::new(Arch::SM_80);
-        operator.rehearse(recorder.device(), Element::BF16, 256).unwrap();
+        // Several rows for a program, and one.
+        for columns in [256, 1024] {
+            operator.rehearse(recorder.device(), Element::BF16, columns).unwrap();
+        }
         // Rows that no program can hold; some operators have no kernel for these.
         match operator.rehearse(recorder.device(), Element::F32, 33_000) {
             Ok(()) | Err(Error::NoKernel { .. }) => {}
