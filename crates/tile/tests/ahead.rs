@@ -1,6 +1,8 @@
 //! Matrix products whose factors are loaded ahead, in the simulator.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
+mod common;
+
 use half::bf16;
 use tilewright_codegen::Options as Codegen;
 use tilewright_hardware::Arch;
@@ -55,16 +57,7 @@ fn check(case: &Case) {
     let ((m, n, k), (tm, tn, tk)) = (case.extents, case.tile);
     let kernel =
         if case.decays { decay::stage(tm, tn, tk) } else { matmul::stage(tm, tn, tk, case.turned) }.unwrap();
-    let facts: Vec<(String, Fact)> = ["a", "b", "c"]
-        .iter()
-        .flat_map(|view| {
-            [
-                ((*view).to_owned(), Fact::MultipleOf(16)),
-                (format!("{view}_stride1"), Fact::Is(1)),
-                (format!("{view}_stride0"), Fact::MultipleOf(8)),
-            ]
-        })
-        .collect();
+    let facts = common::facts(&["a", "b", "c"]);
     let facts: Vec<(&str, Fact)> = facts.iter().map(|(name, fact)| (name.as_str(), *fact)).collect();
     let lowered = lower(&specialise(kernel.func(), &facts), case.arch).unwrap();
     let by_engine = case.arch == Arch::SM_90A;

@@ -1,12 +1,16 @@
 //! What the lowering tells the author: the line, what was missing, and what to do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod common;
+
 use half::bf16;
 use tilewright_hardware::Arch;
 use tilewright_lang::Kernel;
 use tilewright_lang::tile::prelude::*;
 use tilewright_passes::{Remark, RemarkKind};
 use tilewright_tile::{Fact, lower, specialise};
+
+use common::facts;
 
 /// The line of the first remark whose message has all these words.
 fn line_of(remarks: &[Remark], kind: RemarkKind, words: &[&str]) -> u32 {
@@ -20,18 +24,6 @@ fn line_of(remarks: &[Remark], kind: RemarkKind, words: &[&str]) -> u32 {
 
 fn remarks(kernel: &Kernel, facts: &[(&str, Fact)], arch: Arch) -> Vec<Remark> {
     lower(&specialise(kernel.func(), facts), arch).unwrap().remarks
-}
-
-/// All facts that a product can use.
-fn facts(views: &[&'static str]) -> Vec<(String, Fact)> {
-    let of_view = |view: &&str| {
-        [
-            ((*view).to_owned(), Fact::MultipleOf(16)),
-            (format!("{view}_stride1"), Fact::Is(1)),
-            (format!("{view}_stride0"), Fact::MultipleOf(8)),
-        ]
-    };
-    views.iter().flat_map(of_view).collect()
 }
 
 /// The same facts without those about a name.

@@ -1,6 +1,8 @@
 //! Products of which two programs take turns in a block, in the simulator.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::cast_possible_truncation)]
 
+mod common;
+
 use tilewright_codegen::Options as Codegen;
 use tilewright_hardware::Arch;
 use tilewright_ir::{Module, verify};
@@ -63,16 +65,7 @@ fn twice(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>, steps: Val<u32>) {
 
 /// What is true of tensors that lie as they should.
 fn compiled(kernel: &Kernel) -> Lowered {
-    let facts: Vec<(String, Fact)> = ["a", "b", "c"]
-        .iter()
-        .flat_map(|view| {
-            [
-                ((*view).to_owned(), Fact::MultipleOf(16)),
-                (format!("{view}_stride1"), Fact::Is(1)),
-                (format!("{view}_stride0"), Fact::MultipleOf(8)),
-            ]
-        })
-        .collect();
+    let facts = common::facts(&["a", "b", "c"]);
     let facts: Vec<(&str, Fact)> = facts.iter().map(|(name, fact)| (name.as_str(), *fact)).collect();
     lower(&specialise(kernel.func(), &facts), Arch::SM_90A).unwrap()
 }
