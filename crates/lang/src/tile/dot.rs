@@ -35,8 +35,8 @@ factors! {
 
 /// The matrix product `a * b + acc`, of m x k, k x n and m x n elements.
 ///
-/// Products are exact and summed in the type of `acc`, in an order that the compiler chooses. f32 factors are not rounded; with
-/// [`dot_tf32`] they may be.
+/// Products are exact and summed in the type of `acc`, in an order that the compiler chooses: a loop that does nothing but add them up may run
+/// from its end. f32 factors are not rounded; with [`dot_tf32`] they may be.
 #[must_use]
 #[track_caller]
 pub fn dot<A: Factor<B, C>, B: Element, C: Element>(a: Tile<A>, b: Tile<B>, acc: Tile<C>) -> Tile<C> {

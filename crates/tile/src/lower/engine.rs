@@ -9,6 +9,8 @@
 //! ```
 //!
 //! Both sides go through the same loops, so both count slots alike. Two warpgroups may each have programs of their own ([`teams`](super::teams)).
+//! Where a block has several programs, the loader goes through every other one from its end, if it is nothing but a sum: sums of products are
+//! not rounded in any particular order.
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -69,7 +71,7 @@ impl Lowering<'_> {
         let Some(pipeline) = &self.pipeline else { return Ok(()) };
         let (stages, slot_bytes) = (pipeline.stages, pipeline.slot_bytes);
         let math = pipeline.teams * pipeline.warps;
-        let loaders = loaders(pipeline);
+        let (loaders, alone) = (loaders(pipeline), pipeline.blocks == 1);
         let shared = |this: &mut Self, bytes: u32, align: u32| {
             this.early(Opcode::Shared, [], [Bytes(bytes).into(), Align(align).into()], SHARED)
         };
@@ -77,6 +79,10 @@ impl Lowering<'_> {
         let (full, empty) = (shared(self, 8 * stages, 8), shared(self, 8 * stages, 8));
         self.panels = self.panels();
         self.barriers(full, empty, stages);
+        // Blocks that begin early take the places that are free: of small ones, some multiprocessors would get two and others none.
+        if alone {
+            self.overlap();
+        }
         let (zero, one) = (self.u32(0), self.u32(1));
         let signals = Signals { full, empty, phase: zero };
         let ring = Ring { tiles, stages, slot: zero, signals: Some(signals) };
@@ -141,6 +147,7 @@ impl Lowering<'_> {
     ) -> Result<()> {
         let body = self.source.body();
         let Some([width, height, _]) = self.programs else { return Ok(()) };
+        let apart = bounds[2];
         let layer = self.binary(Opcode::Mul, width, height);
         let ring = self.ring_values();
         let types = vec![Type::U32; ring.len()];
@@ -151,6 +158,11 @@ impl Lowering<'_> {
             let number = this.builder.func.add_arg(region, Type::U32);
             let ring: Vec<Value> = types.iter().map(|&ty| this.builder.func.add_arg(region, ty)).collect();
             this.set_ring(&ring);
+            if this.loads {
+                let (turn, one) = (this.binary(Opcode::Div, number, apart), this.u32(1));
+                let odd = this.binary(Opcode::And, turn, one);
+                this.backwards = Some(this.value(Opcode::Cmp, [odd, one], [Cmp::Eq.into()], Type::BOOL));
+            }
             let row = this.binary(Opcode::Div, number, width);
             this.program = Some([
                 this.binary(Opcode::Rem, number, width),
@@ -161,8 +173,40 @@ impl Lowering<'_> {
             Ok(this.ring_values())
         })?;
         self.program = None;
+        self.backwards = None;
         self.leave_loop(before);
         Ok(())
+    }
+
+    /// The loader: what a loop counts as when its counter is `number`. In every other program sums are added up from the last factors to the
+    /// first: what the program before has read last is what L2 still holds.
+    pub(super) fn walked(&mut self, data: &OpData, number: Value, [low, high, step]: [Value; 3]) -> Value {
+        let Some(backwards) = self.backwards.filter(|_| self.only_sums(data)) else { return number };
+        let ty = self.builder.func.ty(number);
+        let one = self.constant(ty, 1);
+        let distance = self.binary(Opcode::Sub, high, low);
+        let before = self.binary(Opcode::Sub, distance, one);
+        let steps = self.binary(Opcode::Div, before, step);
+        let way = self.binary(Opcode::Mul, steps, step);
+        let last = self.binary(Opcode::Add, low, way);
+        let gone = self.binary(Opcode::Sub, number, low);
+        let from_end = self.binary(Opcode::Sub, last, gone);
+        self.value(Opcode::Select, [backwards, from_end, number], [], ty)
+    }
+
+    /// Whether a loop does nothing but add up products of what is loaded ahead, so that it may go through them in any order.
+    fn only_sums(&self, data: &OpData) -> bool {
+        let func = self.source;
+        let sums = self.in_place(data);
+        let is_part = |&op: &Op| {
+            let data = func.op(op);
+            let scalars = data.results.iter().all(|&result| func.ty(result).shape().is_none());
+            self.staged(op).is_some()
+                || sums.values().any(|&product| product == op)
+                || matches!(data.code, Opcode::Yield | Opcode::Transpose)
+                || scalars && data.info().is_pure()
+        };
+        sums.len() == data.results.len() && func.region(data.regions[0]).ops.iter().all(is_part)
     }
 
     /// One thread makes the barriers, and all wait for it.
@@ -419,7 +463,7 @@ impl Lowering<'_> {
     }
 
     /// A vector of halves; those that were narrowed one by one are narrowed in pairs.
-    fn packed(&mut self, parts: Vec<Value>, ty: Type) -> Value {
+    pub(super) fn packed(&mut self, parts: Vec<Value>, ty: Type) -> Value {
         let func = &self.builder.func;
         let wide = |&part: &Value| {
             let data = func.op(func.def_op(part)?);

@@ -195,6 +195,7 @@ fn lower_with(
         program: None,
         place: None,
         turns: Vec::new(),
+        backwards: None,
         ring: None,
         loads: false,
         turn: None,
@@ -218,12 +219,39 @@ fn lower_with(
         lowering.specialised()?;
     } else {
         lowering.announce();
+        lowering.overlap();
         lowering.region(func.body())?;
         lowering.await_others();
     }
     let scratch = lowering.scratch.size();
     Ok((Lowered { resident, ..lowering.finish() }, scratch))
 }
+
+impl Lowering<'_> {
+    /// Lets the grid begin while the one before it ends, and the next one while this one does, unless its author says when: what it takes
+    /// to start a grid is otherwise time in which memory has nothing to do.
+    fn overlap(&mut self) {
+        let up_to_author =
+            |op: &Op| matches!(self.source.op(*op).code, Opcode::GridWait | Opcode::GridLaunch);
+        let ops = self.source.walk();
+        if !ops.iter().any(up_to_author) && self.is_worth_waiting(&ops) {
+            self.push(Opcode::GridLaunch, [], [], []);
+            self.push(Opcode::GridWait, [], [], []);
+        }
+    }
+
+    /// Whether a block has enough to do that it does not matter how long it takes to begin one that waits: 0.16 us on an H200 for each of a
+    /// multiprocessor's, in which it moves 5 KB.
+    fn is_worth_waiting(&self, ops: &[Op]) -> bool {
+        let moved = |data: &OpData| assign::accessed(data).map_or(0, |tile| self.source.ty(tile).bits() / 8);
+        let all: u32 = ops.iter().map(|&op| moved(self.source.op(op))).sum();
+        let loops = |op: &Op| matches!(self.source.op(*op).code, Opcode::For | Opcode::While);
+        all / self.team().blocks >= WORTH_WAITING || ops.iter().any(loops)
+    }
+}
+
+/// Bytes that a block reads and writes at least if it waits for grids before it.
+const WORTH_WAITING: u32 = 8 << 10;
 
 /// The names of the parameters that say how many programs there are.
 const PROGRAMS: [&str; 3] = ["programs_x", "programs_y", "programs_z"];
@@ -309,6 +337,8 @@ struct Lowering<'a> {
     place: Option<teams::Place>,
     /// The loops in which they do.
     turns: Vec<Op>,
+    /// Whether the loader is at a program that it goes through from its end.
+    backwards: Option<Value>,
     ring: Option<Ring>,
     /// Whether this is the code of that warp.
     loads: bool,
@@ -722,7 +752,7 @@ impl Lowering<'_> {
         // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before.
         let deferred = products > 0 && products == places.len() && self.all_from_memory(body);
         let mut operands: Vec<Value> = data.operands[..3].iter().map(|&v| self.scalar(v)).collect();
-        let (low, high) = (operands[0], operands[1]);
+        let (low, high, step) = (operands[0], operands[1], operands[2]);
         operands.extend(self.flatten_all(&pick(&data.operands[3..]), &carried));
         let mut types = self.flat_types(&pick(&data.results));
         let own = types.len();
@@ -738,7 +768,8 @@ impl Lowering<'_> {
             let counter = this.source.region(body).args[0];
             let counter_ty = this.source.ty(counter);
             let number = this.builder.func.add_arg(region, counter_ty);
-            this.hold(counter, Held::Scalar(number));
+            let walked = if ahead { this.walked(data, number, [low, high, step]) } else { number };
+            this.hold(counter, Held::Scalar(walked));
             let flat = this.flat_types(&carried);
             let values: Vec<Value> =
                 flat.into_iter().map(|ty| this.builder.func.add_arg(region, ty)).collect();

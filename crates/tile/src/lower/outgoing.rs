@@ -11,13 +11,14 @@
 
 use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec, TileBoxes, smem_tile};
 use tilewright_ir::{
-    AccessKind, Bytes, Cmp, Count, FenceProxy, Flags, Func, Op, OpData, Opcode, Rank, Space, Type, Value,
+    AccessKind, Bytes, Cmp, Count, Element, FenceProxy, Flags, Func, Op, OpData, Opcode, Rank, Space, Type,
+    Value,
 };
 use tilewright_passes::Alignment;
 
 use super::Lowering;
 use super::assign::{Box3, bytes, memory_order};
-use super::layout::{Holder, Layout};
+use super::layout::{Digit, Holder, Layout};
 use super::pipeline::from_host;
 
 const SHARED: Type = Type::Pointer(Space::Shared);
@@ -128,6 +129,18 @@ impl Outgoing {
     }
 }
 
+/// Elements of four matrices that a thread holds.
+const MATRICES: u32 = 8;
+
+/// Whether a warp holds four matrices of 8 x 8 halves at a time, two above two, as its instruction for storing such takes them.
+fn holds_matrices(layout: &Layout, element: Element) -> bool {
+    let digit = |axis: usize, extent: u32, stride: u32| Digit { axis: Some(axis), extent, stride };
+    let pair = matches!(layout.registers[..], [own, below, right, ..]
+        if (own, below) == (digit(1, 2, 1), digit(0, 2, 8))
+            && right.axis == Some(1) && right.stride == 8 && right.extent.is_multiple_of(2));
+    element.bits() == 16 && pair && layout.digits(Holder::Lane) == [digit(1, 4, 2), digit(0, 8, 1)]
+}
+
 /// Whether no other access of the program may be to the same tensor.
 fn is_alone(func: &Func, store: Op) -> bool {
     let pointer = func.op(store).operands[0];
@@ -172,13 +185,25 @@ impl Lowering<'_> {
         let tile = self.tile_in(value, &layout);
         let element = self.element(value);
 
-        // Where the thread's first element lies, and how the swizzle moves it.
+        // Where the thread writes first, and how the swizzle moves it: its own elements, or a line of the warp's matrices.
+        let as_matrices = holds_matrices(&layout, element);
+        let vector = if as_matrices { MATRICES } else { vector };
         let (row, column) = (self.base(&layout, 0), self.base(&layout, 1));
         let [span, size_value, mask, shift] =
             [SPAN, size, PATTERN - 1, CHUNK.trailing_zeros()].map(|number| self.u32(number));
+        let (row, across) = if as_matrices {
+            let lane = self.number(Holder::Lane);
+            let [two, four, fifteen] = [2, 4, 15].map(|number| self.u32(number));
+            let own = self.binary(Opcode::Shr, lane, two);
+            let first = self.binary(Opcode::Sub, row, own);
+            let line = self.binary(Opcode::And, lane, fifteen);
+            let right = self.binary(Opcode::Shr, lane, four);
+            (self.binary(Opcode::Add, first, line), self.binary(Opcode::Shl, right, shift))
+        } else {
+            (row, self.binary(Opcode::Mul, column, size_value))
+        };
         let down = self.binary(Opcode::Mul, row, span);
         let line = self.value(Opcode::PtrAdd, [panels, down], [], SHARED);
-        let across = self.binary(Opcode::Mul, column, size_value);
         let pattern = self.binary(Opcode::And, row, mask);
         let pattern = self.binary(Opcode::Shl, pattern, shift);
         let moved = self.binary(Opcode::Xor, across, pattern);
@@ -209,6 +234,11 @@ impl Lowering<'_> {
                 let chunk = chunks[(across % SPAN / CHUNK) as usize];
                 let place = self.further(chunk, slot + offset[0] % out.rows * SPAN + across % CHUNK);
                 let values = tile.registers[first..first + vector as usize].to_vec();
+                if as_matrices {
+                    let matrices = self.packed(values, Type::Vector(element, 8));
+                    self.push(Opcode::StMatrix, [place, matrices], [Count(4).into()], []);
+                    continue;
+                }
                 let whole = match values[..] {
                     [one] => one,
                     _ => {
