@@ -154,7 +154,7 @@ pub fn softmax_causal<T: Padded, U: Float>(
     row: InParts,
 ) {
     let seen = seen_by(program_id(0), queries, x.extent(1));
-    of_first(x, y, seen, (scale, falls), form, row);
+    of_seen(x, y, seen, (scale, falls), form, row);
 }
 
 /// [`softmax_positions()`], one row by a program; `falls` says whether the scale is negative.
@@ -169,11 +169,32 @@ pub fn softmax_to_position<T: Padded, U: Float>(
     row: InParts,
 ) {
     let seen = columns_to(positions.load_scalar((program_id(0), 0)));
-    of_first(x, y, seen, (scale, falls), form, row);
+    of_seen(x, y, seen, (scale, falls), form, row);
+}
+
+/// Softmax of the row of this program over the columns that are seen. Long rows are seen up to somewhere in their last part more often than
+/// not: then no other part has to be asked for. Of short ones, code for both would take registers that more rows are worth.
+#[device]
+fn of_seen<T: Padded, U: Float>(
+    x: View<T, 2>,
+    y: View<U, 2>,
+    seen: Val<u32>,
+    scale: (Val<f32>, bool),
+    form: Form,
+    row: InParts,
+) {
+    let before_last = row.parts - 1;
+    if row.blocks == 1 {
+        of_first(x, y, seen, scale, form, (row, 0));
+    } else if seen > before_last * row.width {
+        of_first(x, y, seen, scale, form, (row, before_last));
+    } else {
+        of_first(x, y, seen, scale, form, (row, 0));
+    }
 }
 
 /// Softmax of the row of this program over its first columns. Parts of the row that are not seen are not read and cost next to nothing, and
-/// only the part where the last column is seen asks for each column whether it is.
+/// only the part where the last column is seen asks for each column whether it is. So many parts of the row as `surely` says are seen.
 #[device]
 fn of_first<T: Padded, U: Float>(
     x: View<T, 2>,
@@ -181,13 +202,13 @@ fn of_first<T: Padded, U: Float>(
     seen: Val<u32>,
     (scale, falls): (Val<f32>, bool),
     form: Form,
-    row: InParts,
+    (row, surely): (InParts, u32),
 ) {
     let (i, shape) = (program_id(0), [1, row.width]);
     let (x, y) = (up_to(x, seen).tile(shape), y.tile(shape));
     let parts = 0..row.parts;
-    let is_seen = |part: u32| seen > part * row.width;
-    let ends_here = |part: u32| seen < (part + 1) * row.width;
+    let is_seen = |part: u32| if part < surely { val(true) } else { seen > part * row.width };
+    let ends_here = |part: u32| if part < surely { val(false) } else { seen < (part + 1) * row.width };
     let counts = |part: u32| x.block((i, part)).positions(1).bitcast::<u32>() < seen;
     // The number that counts least: the scale may turn large numbers into small ones.
     let least = if falls { T::HIGHEST } else { T::LOWEST };

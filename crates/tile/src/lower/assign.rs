@@ -19,7 +19,7 @@ use tilewright_passes::Alignment;
 use super::dot;
 use super::layout::{Layout, Team};
 use super::pipeline::{Left, Pipeline};
-use super::pressure::{fan_out, finds_places, kept_by_loops};
+use super::pressure::{fan_out, finds_places, kept_by_loops, moves_halves};
 
 /// How a box of memory is best read or written: axes from the fastest to the slowest, and elements of one access.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +74,11 @@ impl Plan {
             (0..=32, _) if doubled && self.team.warps <= 4 => 96,
             (17..=32, _) if fan_out > 0 => 96,
             (0..=32, _) if doubled || self.team.blocks > 1 && finds_places(func) => 80,
+            (17..=32, 33..=48) if self.team.warps <= 4 => 96,
             (0..=32, 0..=48) => 64,
             (0..=32, _) => 80,
+            // What is loaded as halves and stored as halves needs little beside.
+            (33..=64, 0..=96) if self.team.blocks > 1 && moves_halves(func) => 96,
             _ => 128,
         };
         (65536 / (registers * 32 * self.team.warps)).clamp(1, 16)
@@ -343,6 +346,7 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
     };
     let bytes = ty.bits() / 8;
     let elements = ty.shape().map_or(1, |shape| shape.elements());
+    let of_element = ty.element().map_or(4, self::bytes);
     let is_wide = |op: &Op| {
         let data = func.op(*op);
         let shape = data.results.first().and_then(|&tile| func.ty(tile).shape());
@@ -356,10 +360,10 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
     let of_thread = crowded.unwrap_or(ELEMENTS_OF_THREAD);
     let blocks = blocks.unwrap_or_else(|| {
         let clusters = arch.supports(Arch::SM_90) && !dot;
-        let small = light || ((combines || scans) && elements > ELEMENTS_OF_BLOCK);
         let of_block = match crowded {
             Some(of_thread) => of_thread * THREADS_OF_LOOP,
-            None if small => ELEMENTS_OF_SMALL_BLOCK,
+            None if light => BYTES_OF_LIGHT_BLOCK / of_element,
+            None if (combines || scans) && elements > ELEMENTS_OF_BLOCK => ELEMENTS_OF_SMALL_BLOCK,
             None => ELEMENTS_OF_BLOCK,
         };
         if clusters { elements.div_ceil(of_block).next_power_of_two().min(8) } else { 1 }
@@ -371,14 +375,20 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
         let wanted = match blocks {
             1 if light && elements <= ELEMENTS_OF_SMALL_BLOCK / 2 => bytes / (BYTES_OF_THREAD / 2 * 32),
             1 if combines && elements > ELEMENTS_OF_SMALL_BLOCK / 2 => {
-                // Rows with weights and the like: the fewer threads, the less waits for what each of them loads beside its row.
-                let most = if loads > 2 { 8 } else { 16 };
-                elements.div_ceil(ELEMENTS_OF_THREAD / 2 * 32).min(most)
+                // Long rows with weights and the like: the fewer threads, the less waits for what each of them loads beside its row.
+                match (loads, elements) {
+                    (0..=2, _) => elements.div_ceil(ELEMENTS_OF_THREAD / 2 * 32).min(16),
+                    (_, 0..=ELEMENTS_OF_SMALL_BLOCK) => bytes.div_ceil(BYTES_OF_THREAD * 32),
+                    _ => 8,
+                }
             }
             1 if fan_out(func, elements) > 4 => bytes.div_ceil(BYTES_OF_THREAD / 2 * 32),
             1 => bytes.div_ceil(BYTES_OF_THREAD * 32),
-            // A block of a cluster takes as much as it can hold, with few warps that wait for each other.
-            _ => elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).max(if light { 4 } else { 8 }),
+            // A block of a cluster takes as much as it can hold, with few warps that wait for each other; of halves fewer than of words.
+            _ => {
+                let least = if of_element < 4 && (light || loads > 2) { 4 } else { 8 };
+                elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).max(least)
+            }
         };
         let wanted = if blocks == 1 { wanted.clamp(1, 16) } else { wanted };
         let least = elements.div_ceil(blocks * of_thread * 32).min(32);
@@ -398,9 +408,10 @@ fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
 const BYTES_OF_THREAD: u32 = 64;
 
 /// What one block should hold of the largest tile: an H200 was fastest with this much, alone or in a cluster. Less of it where threads combine
-/// what they hold, since they wait for each other.
+/// what they hold, since they wait for each other, and where they do little else.
 const ELEMENTS_OF_BLOCK: u32 = 1 << 14;
 const ELEMENTS_OF_SMALL_BLOCK: u32 = 1 << 13;
+const BYTES_OF_LIGHT_BLOCK: u32 = 16 << 10;
 
 /// What one thread can hold of the largest tile, with registers left for what it computes.
 const ELEMENTS_OF_THREAD: u32 = 64;
