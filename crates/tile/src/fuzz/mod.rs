@@ -16,8 +16,10 @@
 //!
 //! A case that fails is made smaller by a smaller budget with the same seed: [`Case::smallest`].
 
+mod control;
 mod element;
 mod memory;
+mod product;
 mod program;
 mod random;
 

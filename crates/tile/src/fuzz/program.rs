@@ -36,14 +36,14 @@ pub(super) struct Gen {
     pub(super) inputs: Vec<Tensor>,
     pub(super) rereads: bool,
     /// Statements that may still be made.
-    left: u32,
-    depth: u32,
+    pub(super) left: u32,
+    pub(super) depth: u32,
     /// Whether what is made now may run more than once.
-    repeated: bool,
+    pub(super) repeated: bool,
     /// The most elements of a tile.
     pub(super) limit: u32,
     /// The shape that most tiles have, so that they can meet.
-    home: Shape,
+    pub(super) home: Shape,
 }
 
 /// A shape from extents of this generator.
@@ -147,7 +147,7 @@ impl Gen {
     }
 
     /// A tile made by an op, and kept.
-    fn tile(&mut self, code: Opcode, operands: &[Value], attrs: &[Attr], like: Tile) -> Tile {
+    pub(super) fn tile(&mut self, code: Opcode, operands: &[Value], attrs: &[Attr], like: Tile) -> Tile {
         let value = self.emit(code, operands, attrs, Some(Type::Tile(like.element, like.shape)));
         self.push(Tile { value, ..like })
     }
@@ -226,7 +226,7 @@ impl Gen {
     }
 
     /// The tiles that an op gives, exact.
-    fn results(&self, op: Op) -> Vec<Tile> {
+    pub(super) fn results(&self, op: Op) -> Vec<Tile> {
         let tile = |&value: &Value| match self.b.func.ty(value) {
             Type::Tile(element, shape) => {
                 Some(Tile { value, element, shape, rule: Rule::Exact, small: false })
@@ -236,7 +236,7 @@ impl Gen {
         self.b.func.op(op).results.iter().filter_map(tile).collect()
     }
 
-    fn statement(&mut self) {
+    pub(super) fn statement(&mut self) {
         self.left = self.left.saturating_sub(1);
         match self.random.below(24) {
             0..=1 => {
@@ -573,275 +573,6 @@ impl Gen {
         }
     }
 
-    /// Statements in a region of their own; what they make is forgotten when `end` has chosen from it.
-    fn block(&mut self, mark: (usize, usize, usize), end: impl FnOnce(&mut Gen) -> Vec<Value>, code: Opcode) {
-        self.depth += 1;
-        for _ in 0..1 + self.random.below(3) {
-            self.statement();
-        }
-        self.depth -= 1;
-        let values = end(self);
-        self.b.push(code, values, [], [], Loc::NONE);
-        self.b.close();
-        self.tiles.truncate(mark.0);
-        self.scalars.truncate(mark.1);
-        self.inputs.truncate(mark.2);
-    }
-
-    fn mark(&self) -> (usize, usize, usize) {
-        (self.tiles.len(), self.scalars.len(), self.inputs.len())
-    }
-
-    /// Tiles that control flow hands on.
-    fn carried(&mut self) -> Vec<Tile> {
-        (0..1 + self.random.below(2)).map(|_| self.exact()).collect()
-    }
-
-    /// One of two ways.
-    fn branch(&mut self) {
-        let carried = self.carried();
-        let types: Vec<Type> = carried.iter().map(|tile| Type::Tile(tile.element, tile.shape)).collect();
-        let (value, element) = self.random.pick(&self.scalars);
-        let condition = if element.is_bool() {
-            value
-        } else {
-            let bits = sample(&mut self.random, element);
-            let (other, cmp) = (self.constant(element, bits), self.random.pick(Cmp::ALL));
-            self.emit(Opcode::Cmp, &[value, other], &[cmp.into()], None)
-        };
-        let op = self.b.push(Opcode::If, [condition], [], types, Loc::NONE);
-        for _ in 0..2 {
-            let mark = self.mark();
-            self.b.open(op);
-            let like = carried.clone();
-            self.block(mark, |g| g.alike(&like), Opcode::Yield);
-        }
-        let results = self.results(op);
-        self.tiles.extend(results);
-    }
-
-    /// Tiles of the same types, from what there is.
-    fn alike(&mut self, like: &[Tile]) -> Vec<Value> {
-        like.iter().map(|tile| self.exact_of(tile.element, tile.shape).value).collect()
-    }
-
-    /// A number of rounds, at most three.
-    fn rounds(&mut self) -> Value {
-        let words: Vec<Value> =
-            self.scalars.iter().filter(|(_, e)| *e == Element::U32).map(|(v, _)| *v).collect();
-        if words.is_empty() || self.random.once_in(2) {
-            let count = u64::from(self.random.below(4));
-            return self.constant(Element::U32, count);
-        }
-        let (word, few) = (self.random.pick(&words), self.constant(Element::U32, 3));
-        self.emit(Opcode::And, &[word, few], &[], None)
-    }
-
-    fn repeat(&mut self) {
-        let carried = self.carried();
-        let types: Vec<Type> = carried.iter().map(|tile| Type::Tile(tile.element, tile.shape)).collect();
-        let rounds = self.rounds();
-        let outer = std::mem::replace(&mut self.repeated, true);
-        let op = if self.random.once_in(4) {
-            self.while_loop(&carried, &types, rounds)
-        } else {
-            let (zero, step) = (self.constant(Element::U32, 0), u64::from(1 + self.random.below(2)));
-            let step = self.constant(Element::U32, step);
-            let mut operands = vec![zero, rounds, step];
-            operands.extend(carried.iter().map(|tile| tile.value));
-            let op = self.b.push(Opcode::For, operands, [], types.clone(), Loc::NONE);
-            let mark = self.mark();
-            let region = self.b.open(op);
-            let counter = self.b.func.add_arg(region, Type::U32);
-            self.scalars.push((counter, Element::U32));
-            self.arguments_of(region, &carried);
-            let like = carried.clone();
-            self.block(mark, |g| g.alike(&like), Opcode::Yield);
-            op
-        };
-        self.repeated = outer;
-        let results = self.results(op);
-        self.tiles.extend(results);
-    }
-
-    fn arguments_of(&mut self, region: tilewright_ir::Region, carried: &[Tile]) -> Vec<Value> {
-        let mut values = Vec::new();
-        for tile in carried {
-            let value = self.b.func.add_arg(region, Type::Tile(tile.element, tile.shape));
-            values.push(value);
-            self.tiles.push(Tile { value, small: false, ..*tile });
-        }
-        values
-    }
-
-    fn while_loop(&mut self, carried: &[Tile], types: &[Type], rounds: Value) -> Op {
-        let mut all = vec![Type::U32];
-        all.extend(types);
-        let operands = [rounds].into_iter().chain(carried.iter().map(|tile| tile.value));
-        let op = self.b.push(Opcode::While, operands, [], all, Loc::NONE);
-        let mark = self.mark();
-        let test = self.b.open(op);
-        let left = self.b.func.add_arg(test, Type::U32);
-        let mut passed = self.arguments_of(test, carried);
-        let zero = self.constant(Element::U32, 0);
-        let goes_on = self.emit(Opcode::Cmp, &[left, zero], &[Cmp::Ne.into()], None);
-        passed.splice(0..0, [goes_on, left]);
-        self.b.push(Opcode::Condition, passed, [], [], Loc::NONE);
-        self.b.close();
-        self.tiles.truncate(mark.0);
-        let body = self.b.open(op);
-        let left = self.b.func.add_arg(body, Type::U32);
-        self.scalars.push((left, Element::U32));
-        self.arguments_of(body, carried);
-        let one = self.constant(Element::U32, 1);
-        let next = self.emit(Opcode::Sub, &[left, one], &[], None);
-        let like = carried.to_vec();
-        let end = |g: &mut Gen| [next].into_iter().chain(g.alike(&like)).collect();
-        self.block(mark, end, Opcode::Yield);
-        op
-    }
-
-    /// A matrix product of small integers.
-    fn dot(&mut self) {
-        const EXTENTS: [u32; 12] = [1, 2, 3, 7, 8, 16, 16, 17, 24, 32, 48, 64];
-        let (factor, sum) = self.random.pick(&[
-            (Element::F16, Element::F32),
-            (Element::BF16, Element::F32),
-            (Element::F32, Element::F32),
-            (Element::I8, Element::I32),
-        ]);
-        let [m, n, k] = [(); 3].map(|()| {
-            let fit: Vec<u32> = EXTENTS.into_iter().filter(|e| e * e <= self.limit).collect();
-            self.random.pick(&fit)
-        });
-        let a = self.load_small(shape(&[m, k]), factor);
-        let b = self.load_small(shape(&[k, n]), factor);
-        let c = self.load_small(shape(&[m, n]), sum);
-        let flags = Flags::TF32.when(factor == Element::F32 && self.random.once_in(2));
-        let to = Tile { small: false, ..c };
-        self.tile(Opcode::Dot, &[a.value, b.value, c.value], &[flags.into()], to);
-    }
-
-    /// A product summed up along k by a loop, from matrices as libraries have them: what a compiler can load ahead.
-    fn dot_loop(&mut self) {
-        const EXTENTS: [(u32, u32, u32); 6] =
-            [(64, 8, 64), (64, 64, 64), (64, 24, 16), (64, 32, 32), (128, 32, 32), (32, 16, 16)];
-        let Some(swap) = Axes::new(&[1, 0]) else { return };
-        let element = self.random.pick(&[Element::F16, Element::BF16]);
-        let (m, n, k) = self.random.pick(&EXTENTS);
-        let pieces = 1 + self.random.below(6);
-        let depth = k * pieces - self.random.below(9);
-        let turned = self.random.once_in(2);
-        let height = m * self.programs() - self.random.below(9);
-        let a = self.matrix([height, depth], element);
-        let b = self.matrix(if turned { [n, depth] } else { [depth, n] }, element);
-        let like = Tile {
-            value: Value(0),
-            element: Element::F32,
-            shape: shape(&[m, n]),
-            rule: Rule::Exact,
-            small: false,
-        };
-        let from = if self.random.once_in(2) {
-            let nothing = self.constant(Element::F32, 0);
-            self.tile(Opcode::Splat, &[nothing], &[], like).value
-        } else {
-            self.load_small(like.shape, Element::F32).value
-        };
-        let [zero, one, rows, deep] = [0, 1, m, k].map(|n| self.constant(Element::U32, u64::from(n)));
-        let rounds = self.random.below(pieces + 2);
-        let rounds = self.constant(Element::U32, u64::from(rounds));
-        let row = self.emit(Opcode::Mul, &[self.program, rows], &[], None);
-        let row = self.emit(Opcode::Bitcast, &[row], &[], Some(Type::I32));
-        let none = self.constant(Element::I32, 0);
-        let ty = Type::Tile(Element::F32, like.shape);
-        let op = self.b.push(Opcode::For, [zero, rounds, one, from], [], [ty], Loc::NONE);
-        let region = self.b.open(op);
-        let round = self.b.func.add_arg(region, Type::U32);
-        let sums = self.b.func.add_arg(region, ty);
-        let at = self.emit(Opcode::Mul, &[round, deep], &[], None);
-        let at = self.emit(Opcode::Bitcast, &[at], &[], Some(Type::I32));
-        let left = self.load_box(&a, [row, at], shape(&[m, k]));
-        let right = if turned {
-            let right = self.load_box(&b, [none, at], shape(&[n, k]));
-            let ty = Type::Tile(element, shape(&[k, n]));
-            self.emit(Opcode::Transpose, &[right], &[swap.into()], Some(ty))
-        } else {
-            self.load_box(&b, [at, none], shape(&[k, n]))
-        };
-        // Now and then something is done to the sums in every round.
-        let negate = self.random.once_in(3);
-        let sums = if negate {
-            let sums = Tile { value: sums, ..like };
-            let negative = self.map(&[sums], &[Element::F32], |body, args| {
-                vec![body.b.value(Opcode::Neg, [args[0]], [], None, Loc::NONE)]
-            });
-            negative[0].value
-        } else {
-            sums
-        };
-        let sum = self.emit(Opcode::Dot, &[left, right, sums], &[], Some(ty));
-        self.b.push(Opcode::Yield, [sum], [], [], Loc::NONE);
-        self.b.close();
-        let results = self.results(op);
-        self.tiles.extend(results);
-    }
-
-    /// A product of a product, summed up by a loop, as in attention: the first left factor is the same in every round, the second one is
-    /// computed. Each program has its own right factors, some rows of a matrix, from a pointer of its own.
-    fn dot_chain(&mut self) {
-        const EXTENTS: [(u32, u32, u32, u32); 6] = [
-            (64, 16, 16, 16),
-            (64, 64, 32, 24),
-            (128, 32, 64, 64),
-            (64, 32, 48, 8),
-            (32, 16, 16, 16),
-            (128, 128, 32, 16),
-        ];
-        let element = self.random.pick(&[Element::F16, Element::BF16]);
-        let (m, k, n, width) = self.random.pick(&EXTENTS);
-        let pieces = 1 + self.random.below(4);
-        let keys = n * pieces - self.random.below(9);
-        let query = self.load_small(shape(&[m, k]), element).value;
-        let [first, second] = [k, width].map(|columns| self.own_matrix([keys, columns], element));
-        let sums = |n: u32| Type::Tile(Element::F32, shape(&[m, n]));
-        let nothing = self.constant(Element::F32, 0);
-        let none = self.emit(Opcode::Splat, &[nothing], &[], Some(sums(width)));
-        let [zero, one, deep] = [0, 1, n].map(|n| self.constant(Element::U32, u64::from(n)));
-        let start = self.constant(Element::I32, 0);
-        let rounds = self.random.below(pieces + 2);
-        let rounds = self.constant(Element::U32, u64::from(rounds));
-        let op = self.b.push(Opcode::For, [zero, rounds, one, none], [], [sums(width)], Loc::NONE);
-        let region = self.b.open(op);
-        let round = self.b.func.add_arg(region, Type::U32);
-        let sum = self.b.func.add_arg(region, sums(width));
-        let at = self.emit(Opcode::Mul, &[round, deep], &[], None);
-        let at = self.emit(Opcode::Bitcast, &[at], &[], Some(Type::I32));
-        let Some(swap) = Axes::new(&[1, 0]) else { return };
-        let right = self.load_box(&first, [at, start], shape(&[n, k]));
-        let right =
-            self.emit(Opcode::Transpose, &[right], &[swap.into()], Some(Type::Tile(element, shape(&[k, n]))));
-        let scores = self.emit(Opcode::Splat, &[nothing], &[], Some(sums(n)));
-        let scores = self.emit(Opcode::Dot, &[query, right, scores], &[], Some(sums(n)));
-        let scores = Tile {
-            value: scores,
-            element: Element::F32,
-            shape: shape(&[m, n]),
-            rule: Rule::Exact,
-            small: false,
-        };
-        let weights = self.map(&[scores], &[element], |body, args| {
-            let low = clamped(body, args[0], -2.0, 2.0);
-            vec![body.b.value(Opcode::Cvt, [low], [], Some(Type::Scalar(element)), Loc::NONE)]
-        });
-        let values = self.load_box(&second, [at, start], shape(&[n, width]));
-        let sum = self.emit(Opcode::Dot, &[weights[0].value, values, sum], &[], Some(sums(width)));
-        self.b.push(Opcode::Yield, [sum], [], [], Loc::NONE);
-        self.b.close();
-        let results = self.results(op);
-        self.tiles.extend(results);
-    }
-
     /// What an atomic may do to these elements.
     pub(super) fn some_combine(&mut self, element: Element) -> Combine {
         if element.is_float() {
@@ -852,7 +583,7 @@ impl Gen {
 }
 
 /// A float between two; the lower one for NaN.
-fn clamped(body: &mut Body<'_>, x: Value, low: f64, high: f64) -> Value {
+pub(super) fn clamped(body: &mut Body<'_>, x: Value, low: f64, high: f64) -> Value {
     let low = body.constant(Element::F32, real(Element::F32, low));
     let high = body.constant(Element::F32, real(Element::F32, high));
     let above = body.b.value(Opcode::Max, [x, low], [], None, Loc::NONE);

@@ -19,7 +19,7 @@ use tilewright_passes::Alignment;
 use super::dot;
 use super::layout::{Layout, Team};
 use super::pipeline::{Left, Pipeline};
-use super::pressure::{fan_out, finds_places, kept_by_loops, moves_halves};
+use super::threads;
 
 /// How a box of memory is best read or written: axes from the fastest to the slowest, and elements of one access.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,47 +49,12 @@ impl Plan {
         self.layouts.get(self.classes.find(value)).cloned().flatten()
     }
 
-    /// Blocks that shall share a multiprocessor, so that some load while others compute: as many as leave each thread room for what it loads,
-    /// which stays packed, and for what it computes.
-    pub(crate) fn blocks(&self, func: &Func) -> u32 {
-        let held = |value: Value| self.layout(value).map_or(0, |layout| layout.count());
-        let most = tiles(func).map(|(value, _)| held(value)).max().unwrap_or(0);
-        // Whether there are elements of two words, and more of them than there is room for otherwise.
-        let doubled = tiles(func)
-            .any(|(value, _)| held(value) > 16 && func.ty(value).element().is_some_and(|e| bytes(e) > 4));
-        let is_load = |op: &Op| func.op(*op).code == Opcode::TileLoad;
-        let loaded = |op: Op| {
-            let tile = accessed(func.op(op))?;
-            let count = u32::try_from(self.layout(tile)?.count()).ok()?;
-            Some(count * bytes(func.ty(tile).element()?))
-        };
-        let words = func.walk().into_iter().filter(is_load).filter_map(loaded).sum::<u32>().div_ceil(4);
-        let fan_out = fan_out(func, tiles(func).map(|(_, shape)| shape.elements()).max().unwrap_or(0));
-        let dots = func.walk().into_iter().map(|op| func.op(op)).filter(|data| data.code == Opcode::Dot);
-        let sums: usize = dots.map(|data| held(data.results[0])).sum();
-        let registers = match (most, words) {
-            // Sums of several products, of which one may go on while the other is used.
-            _ if sums > 96 => 255,
-            // Of small blocks there are many, with more registers as well.
-            (0..=32, _) if doubled && self.team.warps <= 4 => 96,
-            (17..=32, _) if fan_out > 0 => 96,
-            (0..=32, _) if doubled || self.team.blocks > 1 && finds_places(func) => 80,
-            (17..=32, 33..=48) if self.team.warps <= 4 => 96,
-            (0..=32, 0..=48) => 64,
-            (0..=32, _) => 80,
-            // What is loaded as halves and stored as halves needs little beside.
-            (33..=64, 0..=96) if self.team.blocks > 1 && moves_halves(func) => 96,
-            _ => 128,
-        };
-        (65536 / (registers * 32 * self.team.warps)).clamp(1, 16)
-    }
-
     /// Decides for all tiles of a function.
     pub(crate) fn of(func: &Func, arch: Arch, align: &Alignment, pipeline: Option<&Pipeline>) -> Plan {
         let classes = Classes::of(func);
         let team = match pipeline {
             Some(pipeline) => Team { warps: pipeline.warps, blocks: 1 },
-            None => choose_team(func, arch, align),
+            None => threads::team(func, arch, align),
         };
         let mut plan = Plan { team, layouts: vec![None; func.value_count()], classes };
         plan.accumulators(func, arch, pipeline);
@@ -324,109 +289,12 @@ pub(crate) fn parameter(func: &Func, value: Value) -> Option<&str> {
     }
 }
 
-/// How many threads a program gets: what the kernel says, or what suits its largest tile.
-fn choose_team(func: &Func, arch: Arch, align: &Alignment) -> Team {
-    let blocks = func.launch.cluster.map(|cluster| cluster.iter().product::<u32>());
-    let warps = func.launch.total_threads().map(|threads| threads.div_ceil(32));
-    let accesses = func.walk().into_iter().filter_map(|op| {
-        let tile = accessed(func.op(op))?;
-        Some((func.ty(tile), memory_order(func, align, func.op(op))?))
-    });
-    let widest = accesses.max_by_key(|(ty, _)| ty.bits());
-    let all = tiles(func).map(|(value, _)| func.ty(value));
-    let has = |code: Opcode| func.walk().into_iter().any(|op| func.op(op).code == code);
-    let dot = has(Opcode::Dot);
-    let scans = has(Opcode::TileScan);
-    let combines = has(Opcode::TileReduce) && !scans;
-    // Masks take registers and time: then threads hold more, and there are fewer of them.
-    let light = combines && !has(Opcode::Iota);
-    let (ty, vector) = match widest {
-        Some((ty, order)) => (ty, order.vector),
-        None => (all.max_by_key(|ty| ty.bits()).unwrap_or(Type::F32), 1),
-    };
-    let bytes = ty.bits() / 8;
-    let elements = ty.shape().map_or(1, |shape| shape.elements());
-    let of_element = ty.element().map_or(4, self::bytes);
-    let is_wide = |op: &Op| {
-        let data = func.op(*op);
-        let shape = data.results.first().and_then(|&tile| func.ty(tile).shape());
-        data.code == Opcode::TileLoad && shape.is_some_and(|shape| 2 * shape.elements() > elements)
-    };
-    let loads = func.walk().iter().filter(|op| is_wide(op)).count();
-    // Tiles that a loop carries stay where they are: a thread takes no more of them than it has registers for.
-    let kept = kept_by_loops(func, elements);
-    let crowded = (elements > ELEMENTS_OF_SMALL_BLOCK && kept > 0 && !dot)
-        .then(|| 1 << (BYTES_OF_LOOP / kept).clamp(1, ELEMENTS_OF_THREAD).ilog2());
-    let of_thread = crowded.unwrap_or(ELEMENTS_OF_THREAD);
-    let blocks = blocks.unwrap_or_else(|| {
-        let clusters = arch.supports(Arch::SM_90) && !dot;
-        let of_block = match crowded {
-            Some(of_thread) => of_thread * THREADS_OF_LOOP,
-            None if light => BYTES_OF_LIGHT_BLOCK / of_element,
-            None if (combines || scans) && elements > ELEMENTS_OF_BLOCK => ELEMENTS_OF_SMALL_BLOCK,
-            None => ELEMENTS_OF_BLOCK,
-        };
-        if clusters { elements.div_ceil(of_block).next_power_of_two().min(8) } else { 1 }
-    });
-    let warps = warps.unwrap_or_else(|| {
-        if dot {
-            return dot::warps(func);
-        }
-        let wanted = match blocks {
-            1 if light && elements <= ELEMENTS_OF_SMALL_BLOCK / 2 => bytes / (BYTES_OF_THREAD / 2 * 32),
-            1 if combines && elements > ELEMENTS_OF_SMALL_BLOCK / 2 => {
-                // Long rows with weights and the like: the fewer threads, the less waits for what each of them loads beside its row.
-                match (loads, elements) {
-                    (0..=2, _) => elements.div_ceil(ELEMENTS_OF_THREAD / 2 * 32).min(16),
-                    (_, 0..=ELEMENTS_OF_SMALL_BLOCK) => bytes.div_ceil(BYTES_OF_THREAD * 32),
-                    _ => 8,
-                }
-            }
-            1 if fan_out(func, elements) > 4 => bytes.div_ceil(BYTES_OF_THREAD / 2 * 32),
-            1 => bytes.div_ceil(BYTES_OF_THREAD * 32),
-            // A block of a cluster takes as much as it can hold, with few warps that wait for each other; of halves fewer than of words.
-            _ => {
-                let least = if of_element < 4 && (light || loads > 2) { 4 } else { 8 };
-                elements.div_ceil(blocks * ELEMENTS_OF_THREAD * 32).max(least)
-            }
-        };
-        let wanted = if blocks == 1 { wanted.clamp(1, 16) } else { wanted };
-        let least = elements.div_ceil(blocks * of_thread * 32).min(32);
-        let wanted = wanted.max(least).min(32);
-        // Pieces of one warp each; a number of warps that divides them leaves nobody idle.
-        let pieces = ty.shape().map_or(1, |shape| shape.elements()).div_ceil(vector * 32 * blocks);
-        let fits = |w: &u32| pieces % w == 0 && 2 * w >= wanted && *w <= 2 * wanted;
-        let near = (1..=32).filter(|w| fits(w) && (crowded.is_none() || *w >= least));
-        near.min_by_key(|w| w.abs_diff(wanted)).unwrap_or(wanted)
-    });
-    Team { warps, blocks }
-}
-
-/// What one thread should hold of the largest tile: four accesses of 16 bytes keep memory busy. Half of that is enough where threads combine
-/// what they hold and do little else: then there are twice as many, and some compute while others wait for memory. So it is where they make
-/// several tiles of several others.
-const BYTES_OF_THREAD: u32 = 64;
-
-/// What one block should hold of the largest tile: an H200 was fastest with this much, alone or in a cluster. Less of it where threads combine
-/// what they hold, since they wait for each other, and where they do little else.
-const ELEMENTS_OF_BLOCK: u32 = 1 << 14;
-const ELEMENTS_OF_SMALL_BLOCK: u32 = 1 << 13;
-const BYTES_OF_LIGHT_BLOCK: u32 = 16 << 10;
-
-/// What one thread can hold of the largest tile, with registers left for what it computes.
-const ELEMENTS_OF_THREAD: u32 = 64;
-
-/// What one thread can keep in registers while a loop goes round, if it has 128 of them; and how many threads a block then has, which is as many as
-/// a multiprocessor has such registers for. On an H200, half as many with twice the registers were slower by a quarter.
-const BYTES_OF_LOOP: u32 = 96 * 4;
-const THREADS_OF_LOOP: u32 = 512;
-
 fn is_tile(func: &Func, value: Value) -> bool {
     matches!(func.ty(value), Type::Tile(..))
 }
 
 /// All tiles of a function: results and arguments of regions.
-fn tiles(func: &Func) -> impl Iterator<Item = (Value, Shape)> + '_ {
+pub(super) fn tiles(func: &Func) -> impl Iterator<Item = (Value, Shape)> + '_ {
     let of_op = |op: Op| {
         let data = func.op(op);
         let args = data.regions.iter().flat_map(|&region| func.region(region).args.iter());

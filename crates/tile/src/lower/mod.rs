@@ -1,12 +1,15 @@
 //! From the tile level to threads.
 //!
-//! [`lower`] decides how many threads a program has, by what takes registers ([`pressure`]), and which of them holds which element of which
-//! tile ([`assign`]), and then goes through
-//! the function once: scalars are copied, a tile becomes the registers of a thread that hold its elements. Each family of ops has a file:
-//! [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`memory`] for what moves to and from global memory, [`rearrange`] for
-//! shapes, [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves; a [`pipeline`] finds the factors that can be loaded ahead, by the copy [`engine`] or by [`copies`] of all
-//! threads, for one program at a time or for [`teams`] that have their own; [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks; [`sink`] puts what threads know
-//! of themselves to where it is needed.
+//! [`lower`] decides how many [`threads`] a program has, by what takes registers ([`pressure`]), and which of them holds which element of which
+//! tile ([`assign`]), and then goes through the function once: scalars are copied, a tile becomes the registers of a thread that hold its
+//! elements. Each family of ops has a file:
+//!
+//! * [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`rearrange`] for shapes, [`control`] for loops and branches;
+//! * [`memory`] for what moves to and from global memory, [`grids`] for when that may begin;
+//! * [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves. A [`pipeline`] loads their [`factors`] ahead, by the copy
+//!   [`engine`] or by [`copies`] of all threads, for one program at a time or for [`teams`] that have their own;
+//! * [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks;
+//! * [`sink`] puts what threads know of themselves to where it is needed.
 //!
 //! Contract: the result passes the verifier, has the same parameters, and does to memory what the interpreter does, but for the order in which
 //! `tile_reduce` and `dot` combine. A program is one block, or with `cluster` a cluster of them along x: the grid is then that many times as
@@ -17,10 +20,13 @@
 mod assign;
 mod cluster;
 mod combine;
+mod control;
 mod copies;
 mod dot;
 mod engine;
 mod exchange;
+mod factors;
+mod grids;
 mod layout;
 mod map;
 mod memory;
@@ -32,23 +38,24 @@ mod rearrange;
 mod scan;
 mod sink;
 mod teams;
+mod threads;
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use tilewright_hardware::Arch;
 use tilewright_ir::{
-    AccessKind, Align, Attr, Builder, Bytes, Cmp, Constant, Count, Element, Func, Group, Loc, Op, OpData,
-    Opcode, Region, Special, Type, Value, canonical,
+    Align, Attr, Builder, Bytes, Constant, Element, Func, Group, Loc, Op, OpData, Opcode, Region, Special,
+    Type, Value, canonical,
 };
 use tilewright_passes::{Alignment, Context, Remark, RemarkKind};
 
 use assign::Plan;
 use cluster::Signals;
 use engine::Ring;
-use exchange::{Scratch, State, Touched};
+use exchange::{Scratch, Touched};
 use layout::{Layout, Team};
-use pipeline::{Mechanism, Pipeline, root};
+use pipeline::{Mechanism, Pipeline};
 use positions::Positions;
 
 pub use pipeline::{MapParameter, Number};
@@ -170,7 +177,7 @@ fn lower_with(
     let loaders = pipeline.as_ref().filter(|_| specialises).map_or(0, engine::loaders);
     let teams = pipeline.as_ref().map_or(1, |pipeline| pipeline.teams);
     target.launch.threads = Some([(teams * plan.team.warps + loaders) * 32, 1, 1]);
-    let blocks = pipeline.as_ref().map_or_else(|| plan.blocks(func), |pipeline| pipeline.blocks);
+    let blocks = pipeline.as_ref().map_or_else(|| threads::resident(&plan, func), |pipeline| pipeline.blocks);
     target.launch.min_blocks = func.launch.min_blocks.or(Some(blocks));
     target.launch.cluster = (plan.team.blocks > 1).then_some([plan.team.blocks, 1, 1]);
     target.locations = func.locations.clone();
@@ -193,7 +200,7 @@ fn lower_with(
         panels: None,
         programs: None,
         program: None,
-        place: None,
+        standing: None,
         turns: Vec::new(),
         backwards: None,
         ring: None,
@@ -226,32 +233,6 @@ fn lower_with(
     let scratch = lowering.scratch.size();
     Ok((Lowered { resident, ..lowering.finish() }, scratch))
 }
-
-impl Lowering<'_> {
-    /// Lets the grid begin while the one before it ends, and the next one while this one does, unless its author says when: what it takes
-    /// to start a grid is otherwise time in which memory has nothing to do.
-    fn overlap(&mut self) {
-        let up_to_author =
-            |op: &Op| matches!(self.source.op(*op).code, Opcode::GridWait | Opcode::GridLaunch);
-        let ops = self.source.walk();
-        if !ops.iter().any(up_to_author) && self.is_worth_waiting(&ops) {
-            self.push(Opcode::GridLaunch, [], [], []);
-            self.push(Opcode::GridWait, [], [], []);
-        }
-    }
-
-    /// Whether a block has enough to do that it does not matter how long it takes to begin one that waits: 0.16 us on an H200 for each of a
-    /// multiprocessor's, in which it moves 5 KB.
-    fn is_worth_waiting(&self, ops: &[Op]) -> bool {
-        let moved = |data: &OpData| assign::accessed(data).map_or(0, |tile| self.source.ty(tile).bits() / 8);
-        let all: u32 = ops.iter().map(|&op| moved(self.source.op(op))).sum();
-        let loops = |op: &Op| matches!(self.source.op(*op).code, Opcode::For | Opcode::While);
-        all / self.team().blocks >= WORTH_WAITING || ops.iter().any(loops)
-    }
-}
-
-/// Bytes that a block reads and writes at least if it waits for grids before it.
-const WORTH_WAITING: u32 = 8 << 10;
 
 /// The names of the parameters that say how many programs there are.
 const PROGRAMS: [&str; 3] = ["programs_x", "programs_y", "programs_z"];
@@ -334,7 +315,7 @@ struct Lowering<'a> {
     programs: Option<[Value; 3]>,
     program: Option<[Value; 3]>,
     /// If warpgroups have programs of their own: which one this is.
-    place: Option<teams::Place>,
+    standing: Option<teams::Standing>,
     /// The loops in which they do.
     turns: Vec<Op>,
     /// Whether the loader is at a program that it goes through from its end.
@@ -663,255 +644,5 @@ impl Lowering<'_> {
     fn unsupported(&self, data: &OpData, problem: impl Into<String>) -> LowerError {
         let location = self.source.locations.get(data.loc).map(|at| at.to_string());
         LowerError::Unsupported { op: data.info().mnemonic, problem: problem.into(), location }
-    }
-
-    // ---- Control flow ----------------------------------------------------------------------------------------------------
-
-    /// The registers that stand for a value when a loop or branch hands it on, in the layout of `like`.
-    fn flatten(&mut self, value: Value, like: Value) -> Vec<Value> {
-        match self.source.ty(like).shape() {
-            None => vec![self.scalar(value)],
-            Some(_) => {
-                let layout = self.layout(like);
-                self.tile_in(value, &layout).registers
-            }
-        }
-    }
-
-    fn flatten_all(&mut self, values: &[Value], like: &[Value]) -> Vec<Value> {
-        values.iter().zip(like).flat_map(|(&value, &like)| self.flatten(value, like)).collect()
-    }
-
-    /// The types of the registers that stand for values.
-    fn flat_types(&self, values: &[Value]) -> Vec<Type> {
-        let one = |&value: &Value| match self.source.ty(value) {
-            Type::Tile(element, _) => vec![Type::Scalar(element); self.layout(value).count()],
-            ty => vec![ty],
-        };
-        values.iter().flat_map(one).collect()
-    }
-
-    /// Values of the source stand for these registers from now on.
-    fn adopt(&mut self, values: &[Value], registers: &[Value]) {
-        let mut rest = registers;
-        for &value in values {
-            if self.source.ty(value).shape().is_some() {
-                let layout = self.layout(value);
-                let (own, others) = rest.split_at(layout.count());
-                self.hold_tile(value, layout, own.to_vec());
-                rest = others;
-            } else if let Some((&own, others)) = rest.split_first() {
-                self.hold(value, Held::Scalar(own));
-                rest = others;
-            }
-        }
-    }
-
-    /// Gives a region its arguments, which stand for those of a region of the source.
-    fn arguments(&mut self, from: Region, to: Region) {
-        let args = self.carried(&self.source.region(from).args);
-        let types = self.flat_types(&args);
-        let own: Vec<Value> = types.into_iter().map(|ty| self.builder.func.add_arg(to, ty)).collect();
-        self.adopt(&args, &own);
-    }
-
-    fn end_of(&self, region: Region) -> Vec<Value> {
-        let end = self.source.terminator(region);
-        end.map(|end| self.source.op(end).operands.to_vec()).unwrap_or_default()
-    }
-
-    /// Positions among what a loop or branch carries that are carried as values here: the loader carries scalars only, and sums in an
-    /// accumulator stay where they are.
-    fn kept(&self, values: &[Value], places: &HashMap<usize, Op>) -> Vec<usize> {
-        let is_kept = |&i: &usize| {
-            !(places.contains_key(&i) || self.loads && self.source.ty(values[i]).shape().is_some())
-        };
-        (0..values.len()).filter(is_kept).collect()
-    }
-
-    fn for_loop(&mut self, data: &OpData) -> Result<()> {
-        let body = data.regions[0];
-        self.await_others();
-        let copied = self.copied(body);
-        if let Some(loads) = &copied {
-            self.start_rounds(data, loads);
-        }
-        let ahead = copied.is_some() || self.specialises && self.runs_ahead(body);
-        if ahead && !self.loads {
-            self.keep_factors(body);
-        }
-        let places = if ahead && !self.loads { self.in_place(data) } else { HashMap::new() };
-        let all = self.source.region(body).args[1..].to_vec();
-        let kept = self.kept(&all, &places);
-        let pick = |values: &[Value]| kept.iter().map(|&i| values[i]).collect::<Vec<Value>>();
-        let carried = pick(&all);
-        self.start_sums(&places);
-        self.await_turn(body);
-
-        let products = if ahead && !self.loads { self.products_of(body).len() } else { 0 };
-        // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before.
-        let deferred = products > 0 && products == places.len() && self.all_from_memory(body);
-        let mut operands: Vec<Value> = data.operands[..3].iter().map(|&v| self.scalar(v)).collect();
-        let (low, high, step) = (operands[0], operands[1], operands[2]);
-        operands.extend(self.flatten_all(&pick(&data.operands[3..]), &carried));
-        let mut types = self.flat_types(&pick(&data.results));
-        let own = types.len();
-        let ring = if ahead { self.ring_values() } else { Vec::new() };
-        let last_slot = ring.first().copied().filter(|_| deferred);
-        types.extend(ring.iter().chain(&last_slot).map(|_| Type::U32));
-        operands.extend(ring.iter().copied().chain(last_slot));
-        let op = self.push(Opcode::For, operands, data.attrs.to_vec(), types);
-        let before = self.enter_loop(data);
-        self.rounds += 1;
-        let outer = self.turn;
-        self.fill(op, |this, region| {
-            let counter = this.source.region(body).args[0];
-            let counter_ty = this.source.ty(counter);
-            let number = this.builder.func.add_arg(region, counter_ty);
-            let walked = if ahead { this.walked(data, number, [low, high, step]) } else { number };
-            this.hold(counter, Held::Scalar(walked));
-            let flat = this.flat_types(&carried);
-            let values: Vec<Value> =
-                flat.into_iter().map(|ty| this.builder.func.add_arg(region, ty)).collect();
-            this.adopt(&carried, &values);
-            let mut last = None;
-            if ahead {
-                let own: Vec<Value> =
-                    ring.iter().map(|_| this.builder.func.add_arg(region, Type::U32)).collect();
-                this.set_ring(&own);
-                last = deferred.then(|| this.builder.func.add_arg(region, Type::U32));
-            }
-            if let Some(loads) = &copied {
-                this.enter_round(data, loads, number);
-            }
-            if products > 0 {
-                let again = this.value(Opcode::Cmp, [number, low], [Cmp::Ne.into()], Type::BOOL);
-                this.turn = Some(Turn { left: products, all: products, again: Some(again), last });
-            }
-            let slot = this.ring.map(|ring| ring.slot);
-            this.region(body)?;
-            let end = this.end_of(body);
-            let mut out = this.flatten_all(&pick(&end), &carried);
-            if copied.is_some() {
-                this.next_slot();
-            }
-            if ahead {
-                out.extend(this.ring_values());
-                out.extend(slot.filter(|_| deferred));
-            }
-            Ok(out)
-        })?;
-        self.turn = outer;
-        self.rounds -= 1;
-        self.leave_loop(before);
-        let results = self.builder.func.op(op).results.to_vec();
-        self.adopt(&pick(&data.results), &results[..own]);
-        if ahead {
-            self.set_ring(&results[own..own + ring.len()]);
-        }
-        self.hand_over(body);
-        if products > 0 {
-            let any = self.value(Opcode::Cmp, [low, high], [Cmp::Lt.into()], Type::BOOL);
-            self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
-            if deferred {
-                self.release(results[own + ring.len()], Some(any));
-            }
-            self.end_sums(data, &places, any);
-        }
-        Ok(())
-    }
-
-    /// What was under way before a loop; a round of it may follow another.
-    fn enter_loop(&mut self, data: &OpData) -> State {
-        self.enter_loop_of(&data.regions)
-    }
-
-    fn enter_loop_of(&mut self, regions: &[Region]) -> State {
-        let before = self.scratch.state();
-        let mut ops = Vec::new();
-        regions.iter().for_each(|&region| self.source.walk_region(region, &mut ops));
-        let touched = ops.into_iter().filter_map(|op| {
-            let data = self.source.op(op);
-            let access = data.info().effects.accesses.first()?;
-            let root = self.root(data.operands[0]);
-            Some(Touched { root, writes: access.kind != AccessKind::Read, place: None, in_text: false })
-        });
-        let touched = touched.collect();
-        self.scratch.enter_loop(touched);
-        before
-    }
-
-    /// The loop may have had no round at all.
-    fn leave_loop(&mut self, before: State) {
-        let after = self.scratch.state();
-        self.scratch.join(vec![before, after]);
-    }
-
-    /// The parameter that a pointer was made from, if it is known.
-    fn root(&self, pointer: Value) -> Option<Value> {
-        root(self.source, pointer)
-    }
-
-    fn while_loop(&mut self, data: &OpData) -> Result<()> {
-        self.await_others();
-        let (test, body) = (data.regions[0], data.regions[1]);
-        let carried = self.carried(&self.source.region(test).args);
-        let passed = self.carried(&self.source.region(body).args);
-        let operands = self.carried(&data.operands);
-        let operands = self.flatten_all(&operands, &carried);
-        let types = self.flat_types(&self.carried(&data.results));
-        let op = self.push(Opcode::While, operands, data.attrs.to_vec(), types);
-        self.enter_loop(data);
-        self.rounds += 1;
-        let region = self.builder.open(op);
-        self.arguments(test, region);
-        self.region(test)?;
-        let end = self.end_of(test);
-        let condition = self.scalar(end[0]);
-        let mut operands = vec![condition];
-        operands.extend(self.flatten_all(&self.carried(&end[1..]), &passed));
-        self.push(Opcode::Condition, operands, [], []);
-        self.builder.close();
-        // The loop ends after a test, at least one.
-        let tested = self.scratch.state();
-        self.fill(op, |this, region| {
-            this.arguments(body, region);
-            this.region(body)?;
-            let end = this.carried(&this.end_of(body));
-            Ok(this.flatten_all(&end, &carried))
-        })?;
-        self.scratch.restore(tested);
-        self.rounds -= 1;
-        let results = self.builder.func.op(op).results.to_vec();
-        self.adopt(&self.carried(&data.results), &results);
-        Ok(())
-    }
-
-    /// What of these values is carried as a value here.
-    fn carried(&self, values: &[Value]) -> Vec<Value> {
-        self.kept(values, &HashMap::new()).into_iter().map(|i| values[i]).collect()
-    }
-
-    fn branch(&mut self, data: &OpData) -> Result<()> {
-        self.await_others();
-        let condition = self.scalar(data.operands[0]);
-        let kept = self.carried(&data.results);
-        let types = self.flat_types(&kept);
-        let op = self.push(Opcode::If, [condition], data.attrs.to_vec(), types);
-        let before = self.scratch.state();
-        let mut after = Vec::new();
-        for &way in &data.regions {
-            self.scratch.restore(before.clone());
-            self.fill(op, |this, _| {
-                this.region(way)?;
-                let end = this.carried(&this.end_of(way));
-                Ok(this.flatten_all(&end, &kept))
-            })?;
-            after.push(self.scratch.state());
-        }
-        self.scratch.join(after);
-        let results = self.builder.func.op(op).results.to_vec();
-        self.adopt(&kept, &results);
-        Ok(())
     }
 }

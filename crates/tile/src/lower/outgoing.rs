@@ -18,8 +18,8 @@ use tilewright_passes::Alignment;
 
 use super::Lowering;
 use super::assign::{Box3, bytes, memory_order};
+use super::factors::from_host;
 use super::layout::{Digit, Holder, Layout};
-use super::pipeline::from_host;
 
 const SHARED: Type = Type::Pointer(Space::Shared);
 

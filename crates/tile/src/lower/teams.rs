@@ -37,7 +37,7 @@ const TURNS: u32 = TOGETHER + TEAMS;
 
 /// Where a warpgroup stands among those with programs of their own.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Standing {
     /// Its number.
     team: Value,
     /// Whether a program of the other comes before the one that it is at, and whether one comes after.
@@ -103,7 +103,7 @@ impl Lowering<'_> {
         let step = self.binary(Opcode::Mul, apart, teams);
         self.programs_from([own, all, step], |this, number| {
             let next = this.binary(Opcode::Add, number, apart);
-            this.place = Some(Place {
+            this.standing = Some(Standing {
                 team,
                 after: this.value(Opcode::Cmp, [number, first], [Cmp::Ne.into()], Type::BOOL),
                 before: this.value(Opcode::Cmp, [next, all], [Cmp::Lt.into()], Type::BOOL),
@@ -112,7 +112,7 @@ impl Lowering<'_> {
             this.pass(slots);
             Ok(())
         })?;
-        self.place = None;
+        self.standing = None;
         Ok(())
     }
 
@@ -194,17 +194,17 @@ impl Lowering<'_> {
 
     /// Before the first loop of a program: waits until the other warpgroup has taken all slots of the program before.
     pub(super) fn await_turn(&mut self, body: Region) {
-        if let Some(place) = self.place.filter(|_| self.ends(body).0) {
-            self.at_turn(Opcode::Barrier, place.team, place.after);
+        if let Some(own) = self.standing.filter(|_| self.ends(body).0) {
+            self.at_turn(Opcode::Barrier, own.team, own.after);
         }
     }
 
     /// After the last loop of a program: the other warpgroup goes on.
     pub(super) fn hand_over(&mut self, body: Region) {
-        if let Some(place) = self.place.filter(|_| self.ends(body).1) {
+        if let Some(own) = self.standing.filter(|_| self.ends(body).1) {
             let one = self.u32(1);
-            let other = self.binary(Opcode::Xor, place.team, one);
-            self.at_turn(Opcode::BarrierArrive, other, place.before);
+            let other = self.binary(Opcode::Xor, own.team, one);
+            self.at_turn(Opcode::BarrierArrive, other, own.before);
         }
     }
 
@@ -222,8 +222,8 @@ impl Lowering<'_> {
     /// The named barrier of the threads that have a program together.
     pub(super) fn own_barrier(&mut self) -> Value {
         let first = self.u32(TOGETHER);
-        match self.place {
-            Some(place) => self.binary(Opcode::Add, place.team, first),
+        match self.standing {
+            Some(own) => self.binary(Opcode::Add, own.team, first),
             None => first,
         }
     }
