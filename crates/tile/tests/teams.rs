@@ -357,3 +357,27 @@ fn how_results_leave() {
     assert!(text(&halves.unwrap()).contains("stmatrix"));
     assert!(!text(&words.unwrap()).contains("stmatrix"));
 }
+
+/// A product that is stored some rows further up or down.
+#[kernel]
+fn shifted(a: View<bf16, 2>, b: View<bf16, 2>, c: View<bf16, 2>, steps: Val<u32>, by: Val<i32>, back: u32) {
+    let [m, n, k] = SQUARE;
+    let (row, column) = (program_id(0) * m, program_id(1) * n);
+    let mut acc = Tile::<f32>::zeros([m, n]);
+    for step in 0..steps {
+        let left = a.tile([m, k]).at((row, step * k)).load();
+        let right = b.tile([k, n]).at((step * k, column)).load();
+        acc = dot(left, right, acc);
+    }
+    let to = if back > 0 { row.bitcast::<i32>() - back.cast_signed() } else { row.bitcast::<i32>() + by };
+    c.tile([m, n]).at((to, column)).store(acc.cast());
+}
+
+/// The copy engine must not start before a tensor: threads store what may.
+#[test]
+fn stores_that_may_start_before_their_tensor() {
+    let by_engine = |kernel: &Kernel| compiled(kernel).func.to_string().contains("tma_store");
+    assert!(by_engine(&product::stage::<bf16, bf16>(SQUARE, PLAIN).unwrap()));
+    assert!(!by_engine(&shifted::stage(0).unwrap()));
+    assert!(!by_engine(&shifted::stage(3).unwrap()));
+}

@@ -6,7 +6,7 @@
 //! has read it. What lies outside of the tensor the engine leaves out. Where warpgroups have programs of their own, so each has panels, of half
 //! the rows: while one stores, the other multiplies, and what matters are the slots that the panels leave room for.
 //!
-//! Contract: the store stands in the body of the program, once, and nothing else touches its tensor: the copies are not ordered with other
+//! Contract: the store stands in the body of the program, once, does not start before its tensor, and nothing else touches that: the copies are not ordered with other
 //! accesses of the program. One store of a function has this; others are made by threads.
 
 use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec, TileBoxes, smem_tile};
@@ -17,7 +17,7 @@ use tilewright_ir::{
 use tilewright_passes::Alignment;
 
 use super::Lowering;
-use super::assign::{Box3, bytes, memory_order};
+use super::assign::{Box3, bytes, constant, memory_order};
 use super::factors::from_host;
 use super::layout::{Digit, Holder, Layout};
 
@@ -78,6 +78,7 @@ impl Outgoing {
                 && element.bits() % 8 == 0
                 && aligned
                 && from_host(func, data)
+                && parts.starts.iter().all(|&start| is_never_negative(func, start))
                 && is_alone(func, op);
             let tile =
                 smem_tile(Major::K, rows, columns, element, SwizzleMode::B128).ok().filter(|_| fits)?;
@@ -139,6 +140,25 @@ fn holds_matrices(layout: &Layout, element: Element) -> bool {
         if (own, below) == (digit(1, 2, 1), digit(0, 2, 8))
             && right.axis == Some(1) && right.stride == 8 && right.extent.is_multiple_of(2));
     element.bits() == 16 && pair && layout.digits(Holder::Lane) == [digit(1, 4, 2), digit(0, 8, 1)]
+}
+
+/// Whether a start is not before the tensor, as far as one can tell from the ops that make it: the engine leaves out what lies behind the end of
+/// a tensor, but must not start before it. Numbers without a sign count as what they are meant for, unless something is taken from them.
+fn is_never_negative(func: &Func, value: Value) -> bool {
+    let Some(op) = func.def_op(value) else { return func.ty(value) == Type::U32 };
+    let data = func.op(op);
+    let all = || data.operands.iter().all(|&operand| is_never_negative(func, operand));
+    match data.code {
+        Opcode::Const => constant(func, value).is_some_and(|bits| bits < 1 << 31),
+        Opcode::Special => true,
+        Opcode::Bitcast | Opcode::Add | Opcode::Mul | Opcode::Max => all(),
+        Opcode::Rem | Opcode::Min => func.ty(value) == Type::U32,
+        Opcode::Div => {
+            let halved = constant(func, data.operands[1]).is_some_and(|by| (2..1 << 31).contains(&by));
+            func.ty(value) == Type::U32 && (halved || is_never_negative(func, data.operands[0]))
+        }
+        _ => false,
+    }
 }
 
 /// Whether no other access of the program may be to the same tensor.
