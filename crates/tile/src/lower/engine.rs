@@ -183,10 +183,8 @@ impl Lowering<'_> {
     pub(super) fn walked(&mut self, data: &OpData, number: Value, [low, high, step]: [Value; 3]) -> Value {
         let Some(backwards) = self.backwards.filter(|_| self.only_sums(data)) else { return number };
         let ty = self.builder.func.ty(number);
-        let one = self.constant(ty, 1);
-        let distance = self.binary(Opcode::Sub, high, low);
-        let before = self.binary(Opcode::Sub, distance, one);
-        let steps = self.binary(Opcode::Div, before, step);
+        let steps = self.steps_to_last([low, high, step]);
+        let steps = self.with_type(steps, ty);
         let way = self.binary(Opcode::Mul, steps, step);
         let last = self.binary(Opcode::Add, low, way);
         let gone = self.binary(Opcode::Sub, number, low);

@@ -6,8 +6,8 @@
 //! has read it. What lies outside of the tensor the engine leaves out. Where warpgroups have programs of their own, so each has panels, of half
 //! the rows: while one stores, the other multiplies, and what matters are the slots that the panels leave room for.
 //!
-//! Contract: the store stands in the body of the program, once, does not start before its tensor, and nothing else touches that: the copies are not ordered with other
-//! accesses of the program. One store of a function has this; others are made by threads.
+//! Contract: the store stands in the body of the program, once, does not start before its tensor, and nothing else touches that: the copies
+//! are not ordered with other accesses of the program. One store of a function has this; others are made by threads.
 
 use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec, TileBoxes, smem_tile};
 use tilewright_ir::{

@@ -60,8 +60,8 @@ pub(super) fn finds_places(func: &Func) -> bool {
 
 /// Whether all that is read and written are elements of two bytes.
 pub(super) fn moves_halves(func: &Func) -> bool {
-    let tiles = func.walk().into_iter().filter_map(|op| accessed(func.op(op)));
-    tiles.into_iter().all(|tile| func.ty(tile).element().is_some_and(|element| bytes(element) == 2))
+    let mut tiles = func.walk().into_iter().filter_map(|op| accessed(func.op(op)));
+    tiles.all(|tile| func.ty(tile).element().is_some_and(|element| bytes(element) == 2))
 }
 
 fn is_wide(func: &Func, tile: Value, elements: u32) -> bool {

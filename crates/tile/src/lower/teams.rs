@@ -151,21 +151,30 @@ impl Lowering<'_> {
     fn rounds_of(&mut self, data: &OpData) -> Value {
         let [low, high, step] = [0, 1, 2].map(|i| self.common(data.operands[i]));
         let any = self.value(Opcode::Cmp, [low, high], [Cmp::Lt.into()], Type::BOOL);
-        // Without a sign, the distance of two numbers is right however far apart they are.
-        let wide = self.builder.func.ty(low).bits() > 32;
+        let steps = self.steps_to_last([low, high, step]);
+        let ty = self.builder.func.ty(steps);
+        let one = self.constant(ty, 1);
+        let rounds = self.binary(Opcode::Add, steps, one);
+        let rounds = if ty == Type::U64 { self.value(Opcode::Cvt, [rounds], [], Type::U32) } else { rounds };
+        let zero = self.u32(0);
+        self.value(Opcode::Select, [any, rounds, zero], [], Type::U32)
+    }
+
+    /// Steps from the first round of a loop to its last, without a sign: so it is right however far apart the bounds are. If there is a round.
+    pub(super) fn steps_to_last(&mut self, bounds: [Value; 3]) -> Value {
+        let wide = self.builder.func.ty(bounds[0]).bits() > 32;
         let ty = if wide { Type::U64 } else { Type::U32 };
-        let [low, high, step] = [low, high, step].map(|number| {
-            let own = self.builder.func.ty(number);
-            if own == ty { number } else { self.value(Opcode::Bitcast, [number], [], ty) }
-        });
+        let [low, high, step] = bounds.map(|number| self.with_type(number, ty));
         let one = self.constant(ty, 1);
         let distance = self.binary(Opcode::Sub, high, low);
         let before = self.binary(Opcode::Sub, distance, one);
-        let steps = self.binary(Opcode::Div, before, step);
-        let rounds = self.binary(Opcode::Add, steps, one);
-        let rounds = if wide { self.value(Opcode::Cvt, [rounds], [], Type::U32) } else { rounds };
-        let zero = self.u32(0);
-        self.value(Opcode::Select, [any, rounds, zero], [], Type::U32)
+        self.binary(Opcode::Div, before, step)
+    }
+
+    /// The same bits as a number of another type.
+    pub(super) fn with_type(&mut self, number: Value, ty: Type) -> Value {
+        let own = self.builder.func.ty(number);
+        if own == ty { number } else { self.value(Opcode::Bitcast, [number], [], ty) }
     }
 
     /// A number that all programs share, before there is one.
