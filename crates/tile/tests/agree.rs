@@ -183,6 +183,48 @@ fn reductions_keep_the_order() {
     }
 }
 
+/// Where the second of two values that are reduced together takes the place of something that is still being read, nobody forgets that the first
+/// has just been written.
+#[test]
+fn reduced_values_meet_together() {
+    // Twice the same, and between them a tile as large as one of the values, and then a small one.
+    let text = "func @twice (%out: ptr<global>) {
+       %0 = iota axis(0) : tile<64x128xu32>
+       %1 = iota axis(1) : tile<64x128xu32>
+       %2, %3 = tile_reduce %0, %1 axis(0) : tile<1x128xu32>, tile<1x128xu32> do {
+         (%4: u32, %5: u32, %6: u32, %7: u32)
+         yield %4, %7
+       }
+       %8 = iota axis(0) : tile<4096xu32>
+       %9 = cat %8, %8 axis(0) : tile<8192xu32>
+       %10 = iota axis(0) : tile<256xu32>
+       %11 = cat %10, %10 axis(0) : tile<512xu32>
+       %12, %13 = tile_reduce %0, %1 axis(0) : tile<1x128xu32>, tile<1x128xu32> do {
+         (%14: u32, %15: u32, %16: u32, %17: u32)
+         yield %14, %17
+       }
+       %18 = const value(0) : i32
+       %19 = const value(1) : i64
+       %20 = const value(8192) : u32
+       tile_store %out, %9, %18, %20, %19
+       %21 = const value(32768) : i64
+       %22 = ptr_add %out, %21 : ptr<global>
+       %23 = const value(512) : u32
+       tile_store %22, %11, %18, %23, %19
+       %24 = cat %2, %3 axis(0) : tile<2x128xu32>
+       %25 = cat %12, %13 axis(0) : tile<2x128xu32>
+       %26 = cat %24, %25 axis(0) : tile<4x128xu32>
+       %27 = const value(34816) : i64
+       %28 = ptr_add %out, %27 : ptr<global>
+       %29 = const value(4) : u32
+       %30 = const value(128) : u32
+       %31 = const value(128) : i64
+       tile_store %28, %26, %18, %18, %29, %30, %31, %19
+     }";
+    let out = vec![(Element::U32, vec![0; 36864])];
+    agrees_in(text, out, Arch::SM_80).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
 /// A kernel in text, whose parameters are buffers.
 fn agrees_in(text: &str, buffers: Vec<(Element, Vec<u8>)>, arch: Arch) -> Result<(), String> {
     let func = parse(text).unwrap().funcs.remove(0);

@@ -238,16 +238,27 @@ impl Lowering<'_> {
     }
 
     fn across_warps(&mut self, with: &Combiner, layout: &Layout, axis: usize, items: Vec<Item>) -> Vec<Item> {
+        let all = self.of_warps(with, layout, axis, &items);
+        all.map_or(items, |all| all.into_iter().map(|line| self.tree(with, line)).collect())
+    }
+
+    /// For each item those of all warps along the axis, in their order; none if no other warp has any.
+    pub(super) fn of_warps(
+        &mut self,
+        with: &Combiner,
+        layout: &Layout,
+        axis: usize,
+        items: &[Item],
+    ) -> Option<Vec<Vec<Item>>> {
         let along = count_along(layout, Holder::Warp, axis);
         if along == 1 {
-            return items;
+            return None;
         }
         let index = self.index_along(layout, Holder::Warp, axis);
         let line = self.line_index(layout, axis, &[Holder::Lane, Holder::Warp]);
         let writes = self.speaks(layout, axis, &[Holder::Lane], &[Holder::Lane, Holder::Warp]);
         let lines = line_count(layout, axis, &[Holder::Lane, Holder::Warp]);
-        let all = self.in_memory(with, &items, &Meeting { along, index, line, lines, writes, blocks: false });
-        all.into_iter().map(|line| self.tree(with, line)).collect()
+        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks: false }))
     }
 
     fn across_blocks(
@@ -288,20 +299,25 @@ impl Lowering<'_> {
         let left_as = |element: Element| if signal.is_some() { word(element) } else { element };
         let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
         let room = |element: Element| at.lines * count * at.along * bytes(left_as(element));
-        self.scratch.make_room(elements.iter().map(|&element| room(element).next_multiple_of(16)).sum());
-        let (mut pieces, mut columns) = (Vec::new(), Vec::new());
-        for (i, &element) in elements.iter().enumerate() {
+        let starts: Vec<u32> = elements
+            .iter()
+            .scan(0, |end, &element| {
+                let start = *end;
+                *end += room(element).next_multiple_of(16);
+                Some(start)
+            })
+            .collect();
+        // One piece for all: a barrier that one of several needs would forget that those before it are about to be written.
+        let end = elements.last().zip(starts.last()).map_or(0, |(&element, start)| start + room(element));
+        let (piece, base) = self.scratch(end);
+        let (mut lines, mut columns) = (Vec::new(), Vec::new());
+        for (i, (&element, &start)) in elements.iter().zip(&starts).enumerate() {
             let size = bytes(left_as(element));
-            let (piece, base) = self.scratch(room(element));
+            let base = self.further(base, start);
             let (stride, size_value) = (self.u32(count * at.along * size), self.u32(size));
             let line = self.binary(Opcode::Mul, at.line, stride);
             let own = self.value(Opcode::PtrAdd, [base, line], [], Type::Pointer(Space::Shared));
             let column = self.binary(Opcode::Mul, at.index, size_value);
-            if at.blocks {
-                self.touch_remote(&piece);
-            } else {
-                self.touch(&piece, true);
-            }
             let place = self.value(Opcode::PtrAdd, [own, column], [], Type::Pointer(Space::Shared));
             let values = items.iter().map(|item| item.values.get(i).copied().or(item.valid));
             let values: Vec<Value> = values.flatten().collect();
@@ -310,7 +326,12 @@ impl Lowering<'_> {
                 None => values,
             };
             columns.push(Column { place, step: at.along * size, values });
-            pieces.push((piece, own));
+            lines.push(own);
+        }
+        if at.blocks {
+            self.touch_remote(&piece);
+        } else {
+            self.touch(&piece, true);
         }
         match signal {
             Some(signal) => {
@@ -323,11 +344,11 @@ impl Lowering<'_> {
             }
             None => self.leave_here(&columns, at.writes),
         }
+        self.touch(&piece, false);
         let mut read: Vec<Vec<Vec<Value>>> = Vec::new();
-        for (&element, (piece, own)) in elements.iter().zip(&pieces) {
-            self.touch(piece, false);
+        for (&element, &own) in elements.iter().zip(&lines) {
             let each = (0..count).map(|i| {
-                let start = self.further(*own, i * at.along * bytes(left_as(element)));
+                let start = self.further(own, i * at.along * bytes(left_as(element)));
                 let line = self.read_line(start, left_as(element), at.along);
                 match signal {
                     Some(_) => line.into_iter().map(|value| self.of_word(value, element)).collect(),
@@ -434,7 +455,7 @@ fn count_along(layout: &Layout, holder: Holder, axis: usize) -> u32 {
 }
 
 /// How many lines across an axis the digits of these holders tell apart.
-pub(super) fn line_count(layout: &Layout, axis: usize, holders: &[Holder]) -> u32 {
+fn line_count(layout: &Layout, axis: usize, holders: &[Holder]) -> u32 {
     let own =
         layout.thread_digits().filter(|(h, _, d)| holders.contains(h) && d.axis.is_some_and(|a| a != axis));
     own.map(|(.., digit)| digit.extent).product()

@@ -301,39 +301,66 @@ impl Lowering<'_> {
 
     /// The elements of a tile in a layout of a shape with as many elements, in row-major order.
     pub(super) fn through_memory(&mut self, tile: &Tile, to: &Rc<Layout>, element: Element) -> Tile {
-        if self.team().blocks > 1 {
-            return self.through_cluster(tile, to, element);
-        }
-        let elements = to.shape.elements();
         // One word is left free after each 32, so that columns of powers of two do not fall on one bank.
-        let (piece, base) = self.scratch(padded(elements, element) * bytes(element));
-        self.touch(&piece, true);
-        self.write_elements(tile, base, element);
-        self.touch(&piece, false);
-        self.read_elements(to, base, element)
+        let (piece, base) = self.scratch(padded(to.shape.elements(), element) * bytes(element));
+        let (from_places, to_places) = (self.places(&tile.layout, element), self.places(to, element));
+        self.claim(&piece);
+        self.leave(tile, base, &from_places);
+        self.pick_up(to, base, &piece, &to_places, element)
     }
 
-    fn write_elements(&mut self, tile: &Tile, base: Value, element: Element) {
-        let space = self.builder.func.ty(base);
-        let first = self.is_first(&tile.layout);
-        let places = self.places(&tile.layout, element);
-        let offsets = tile.layout.offsets();
-        for ((&register, place), offset) in tile.registers.iter().zip(places).zip(offsets) {
-            let address = self.value(Opcode::PtrAdd, [base, place], [], space);
-            let inside = self.is_inside(&tile.layout, &offset);
-            match self.both(first, inside) {
-                None => self.push(Opcode::Store, [address, register], [], []),
-                Some(here) => self.push(Opcode::StoreIf, [address, register, here], [], []),
-            };
+    /// Says that every block of the program is about to write its elements to a piece of the memory of all of them.
+    pub(super) fn claim(&mut self, piece: &Range<u32>) {
+        if self.team().blocks > 1 {
+            self.touch_remote(piece);
+        } else {
+            self.touch(piece, true);
         }
     }
 
-    fn read_elements(&mut self, to: &Rc<Layout>, base: Value, element: Element) -> Tile {
-        let places = self.places(to, element);
+    /// Writes the elements of a tile to places in a claimed piece of shared memory, of every block of the program.
+    pub(super) fn leave(&mut self, tile: &Tile, base: Value, places: &[Value]) {
+        let first = self.is_first(&tile.layout);
+        let blocks = self.team().blocks;
+        let mut targets = vec![base];
+        if blocks > 1 {
+            let there = |block: u32| {
+                let block = self.u32(block);
+                self.value(Opcode::MapCluster, [base, block], [], Type::Pointer(Space::Cluster))
+            };
+            targets = (0..blocks).map(there).collect();
+        }
+        let offsets = tile.layout.offsets();
+        for target in targets {
+            let space = self.builder.func.ty(target);
+            for ((&register, &place), offset) in tile.registers.iter().zip(places).zip(&offsets) {
+                let address = self.value(Opcode::PtrAdd, [target, place], [], space);
+                let inside = self.is_inside(&tile.layout, offset);
+                match self.both(first, inside) {
+                    None => self.push(Opcode::Store, [address, register], [], []),
+                    Some(here) => self.push(Opcode::StoreIf, [address, register, here], [], []),
+                };
+            }
+        }
+    }
+
+    /// Reads the elements of a layout from places in a piece of shared memory, when all have left theirs.
+    pub(super) fn pick_up(
+        &mut self,
+        to: &Rc<Layout>,
+        base: Value,
+        piece: &Range<u32>,
+        places: &[Value],
+        element: Element,
+    ) -> Tile {
+        if self.team().blocks > 1 {
+            self.cluster_barrier();
+        }
+        self.touch(piece, false);
         let zero = self.constant(Type::Scalar(element), 0);
-        let each = places.into_iter().zip(to.offsets());
+        let each = places.iter().zip(to.offsets());
         let registers = each
-            .map(|(place, offset)| {
+            .map(|(&place, offset)| {
                 let address = self.value(Opcode::PtrAdd, [base, place], [], SHARED);
                 match self.is_inside(to, &offset) {
                     None => self.value(Opcode::Load, [address], [], Type::Scalar(element)),
@@ -377,21 +404,6 @@ impl Lowering<'_> {
     pub(super) fn shared_by_first(&mut self, tile: &Tile, element: Element) -> Tile {
         let layout = tile.layout.clone();
         self.through_memory(tile, &layout, element)
-    }
-
-    /// The same between the blocks of a cluster: every block writes its elements to all of them.
-    fn through_cluster(&mut self, tile: &Tile, to: &Rc<Layout>, element: Element) -> Tile {
-        let elements = to.shape.elements();
-        let (piece, base) = self.scratch(padded(elements, element) * bytes(element));
-        self.touch_remote(&piece);
-        for block in 0..self.team().blocks {
-            let block = self.u32(block);
-            let there = self.value(Opcode::MapCluster, [base, block], [], Type::Pointer(Space::Cluster));
-            self.write_elements(tile, there, element);
-        }
-        self.cluster_barrier();
-        self.touch(&piece, false);
-        self.read_elements(to, base, element)
     }
 }
 

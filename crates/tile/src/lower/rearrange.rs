@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tilewright_ir::{Axes, Axis, Index, OpData, Opcode, Space, Type, Value};
+use tilewright_ir::{Axes, Axis, Index, OpData, Opcode, Type, Value};
 
 use super::assign::bytes;
 use super::layout::{Holder, Layout, row_major};
@@ -90,10 +90,13 @@ impl Lowering<'_> {
         let whole = tile.layout.shape;
         let wanted = self.layout(to);
         let (piece, base) = self.scratch(whole.elements() * bytes(element));
-        self.leave(&tile, base, &piece, &row_major(whole), 0, element);
-        let skipped = start * row_major(whole)[axis] * bytes(element);
-        let base = self.further(base, skipped);
-        let tile = self.pick_up(&wanted, base, &piece, &row_major(whole), element);
+        let strides = row_major(whole);
+        let places = self.strided(&tile.layout, &strides, element);
+        self.claim(&piece);
+        self.leave(&tile, base, &places);
+        let base = self.further(base, start * strides[axis] * bytes(element));
+        let places = self.strided(&wanted, &strides, element);
+        let tile = self.pick_up(&wanted, base, &piece, &places, element);
         self.hold(to, Held::Tile(tile));
     }
 
@@ -104,13 +107,17 @@ impl Lowering<'_> {
         let wanted = self.layout(to);
         let strides = row_major(wanted.shape);
         let (piece, base) = self.scratch(wanted.shape.elements() * bytes(element));
+        let tiles: Vec<Tile> = data.operands.iter().map(|&from| self.tile(from)).collect();
+        self.claim(&piece);
         let mut start = 0;
-        for &from in &data.operands {
-            let tile = self.tile(from);
-            self.leave(&tile, base, &piece, &strides, start * strides[axis] * bytes(element), element);
+        for tile in tiles {
+            let places = self.strided(&tile.layout, &strides, element);
+            let base = self.further(base, start * strides[axis] * bytes(element));
+            self.leave(&tile, base, &places);
             start += tile.layout.shape.extents()[axis];
         }
-        let tile = self.pick_up(&wanted, base, &piece, &strides, element);
+        let places = self.strided(&wanted, &strides, element);
+        let tile = self.pick_up(&wanted, base, &piece, &places, element);
         self.hold(to, Held::Tile(tile));
     }
 
@@ -122,77 +129,10 @@ impl Lowering<'_> {
     ) -> (std::ops::Range<u32>, Value) {
         let shape = tile.layout.shape;
         let (piece, base) = self.scratch(shape.elements() * bytes(element));
-        self.leave(tile, base, &piece, &row_major(shape), 0, element);
+        let places = self.strided(&tile.layout, &row_major(shape), element);
+        self.claim(&piece);
+        self.leave(tile, base, &places);
         (piece, base)
-    }
-
-    /// Writes the elements of a tile to shared memory with these strides, of every block of the program.
-    fn leave(
-        &mut self,
-        tile: &Tile,
-        base: Value,
-        piece: &std::ops::Range<u32>,
-        strides: &[u32],
-        skipped: u32,
-        element: tilewright_ir::Element,
-    ) {
-        let places = self.strided(&tile.layout, strides, element);
-        let first = self.is_first(&tile.layout);
-        let offsets = tile.layout.offsets();
-        let blocks = self.team().blocks;
-        let mut targets = vec![base];
-        if blocks > 1 {
-            self.touch_remote(piece);
-            let cluster = Type::Pointer(Space::Cluster);
-            let all = (0..blocks).map(|block| {
-                let block = self.u32(block);
-                self.value(Opcode::MapCluster, [base, block], [], cluster)
-            });
-            targets = all.collect();
-        } else {
-            self.touch(piece, true);
-        }
-        for target in targets {
-            let target = self.further(target, skipped);
-            let ty = self.builder.func.ty(target);
-            for ((&register, &place), offset) in tile.registers.iter().zip(&places).zip(&offsets) {
-                let address = self.value(Opcode::PtrAdd, [target, place], [], ty);
-                let inside = self.is_inside(&tile.layout, offset);
-                match self.both(first, inside) {
-                    None => self.push(Opcode::Store, [address, register], [], []),
-                    Some(here) => self.push(Opcode::StoreIf, [address, register, here], [], []),
-                };
-            }
-        }
-    }
-
-    fn pick_up(
-        &mut self,
-        to: &Rc<Layout>,
-        base: Value,
-        piece: &std::ops::Range<u32>,
-        strides: &[u32],
-        element: tilewright_ir::Element,
-    ) -> Tile {
-        if self.team().blocks > 1 {
-            self.cluster_barrier();
-        }
-        self.touch(piece, false);
-        let places = self.strided(to, strides, element);
-        let zero = self.constant(Type::Scalar(element), 0);
-        let each = places.into_iter().zip(to.offsets());
-        let registers = each
-            .map(|(place, offset)| {
-                let address = self.value(Opcode::PtrAdd, [base, place], [], Type::Pointer(Space::Shared));
-                match self.is_inside(to, &offset) {
-                    None => self.value(Opcode::Load, [address], [], Type::Scalar(element)),
-                    Some(inside) => {
-                        self.value(Opcode::LoadIf, [address, inside, zero], [], Type::Scalar(element))
-                    }
-                }
-            })
-            .collect();
-        Tile { layout: to.clone(), registers }
     }
 
     /// Where each register's element lies with these strides, in bytes.

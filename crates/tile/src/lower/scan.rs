@@ -7,10 +7,9 @@
 
 use std::rc::Rc;
 
-use tilewright_ir::{Axis, Cmp, Flags, OpData, Opcode, Shuffle, Space, Type, Value};
+use tilewright_ir::{Axis, Cmp, Flags, OpData, Opcode, Shuffle, Type, Value};
 
-use super::assign::bytes;
-use super::combine::{Combiner, Item, line_count};
+use super::combine::{Combiner, Item};
 use super::layout::{Digit, Holder, LANES, Layout, Team};
 use super::{Held, Lowering, Tile};
 
@@ -305,12 +304,13 @@ impl Lowering<'_> {
         };
         let warps = digit.extent;
         let position = self.digit(Holder::Warp, weight, digit, layout.digits(Holder::Warp));
-        let read = self.all_warps(with, layout, axis, (position, warps), sums);
+        let items: Vec<Item> = sums.iter().flatten().cloned().collect();
+        let mut read = self.of_warps(with, layout, axis, &items).unwrap_or_default().into_iter();
         let mut out = Vec::new();
-        for runs in read {
+        for runs in sums {
             let mut front: Option<Item> = None;
             let mut fronts = Vec::with_capacity(runs.len());
-            for mut items in runs {
+            for mut items in read.by_ref().take(runs.len()) {
                 if reverse {
                     items.reverse();
                 }
@@ -328,76 +328,6 @@ impl Lowering<'_> {
             out.push(fronts);
         }
         (out, totals)
-    }
-
-    /// The sums of all warps, by line, run and warp.
-    fn all_warps(
-        &mut self,
-        with: &Combiner,
-        layout: &Layout,
-        axis: usize,
-        (position, warps): (Value, u32),
-        sums: &[Vec<Item>],
-    ) -> Vec<Vec<Vec<Item>>> {
-        let items: Vec<Item> = sums.iter().flatten().cloned().collect();
-        let flagged = items.iter().all(|item| item.valid.is_some());
-        let mut elements = with.elements.clone();
-        elements.extend(flagged.then_some(tilewright_ir::Element::Bool));
-        let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
-        let holders = [Holder::Lane, Holder::Warp];
-        let lines = line_count(layout, axis, &holders);
-        let line = self.line_index(layout, axis, &holders);
-        let writes = self.speaks(layout, axis, &[Holder::Lane], &holders);
-        let mut columns: Vec<Vec<Vec<Value>>> = Vec::new();
-        let mut pieces = Vec::new();
-        self.scratch.make_room(elements.iter().map(|&e| lines * count * warps * bytes(e) + 16).sum());
-        for (i, &element) in elements.iter().enumerate() {
-            let size = bytes(element);
-            let (piece, base) = self.scratch(lines * count * warps * size);
-            let stride = self.u32(count * warps * size);
-            let skipped = self.binary(Opcode::Mul, line, stride);
-            let own = self.value(Opcode::PtrAdd, [base, skipped], [], Type::Pointer(Space::Shared));
-            let size_value = self.u32(size);
-            let column = self.binary(Opcode::Mul, position, size_value);
-            let place = self.value(Opcode::PtrAdd, [own, column], [], Type::Pointer(Space::Shared));
-            self.touch(&piece, true);
-            for (n, item) in (0u32..).zip(&items) {
-                let value = item.values.get(i).copied().or(item.valid);
-                let address = self.further(place, n * warps * size);
-                if let Some(value) = value {
-                    match writes {
-                        None => self.push(Opcode::Store, [address, value], [], []),
-                        Some(here) => self.push(Opcode::StoreIf, [address, value, here], [], []),
-                    };
-                }
-            }
-            pieces.push((piece, own));
-        }
-        for (&element, (piece, own)) in elements.iter().zip(&pieces) {
-            self.touch(piece, false);
-            let each = (0..count).map(|n| {
-                let start = self.further(*own, n * warps * bytes(element));
-                self.read_line(start, element, warps)
-            });
-            columns.push(each.collect());
-        }
-        let mut next = 0;
-        sums.iter()
-            .map(|runs| {
-                runs.iter()
-                    .map(|_| {
-                        let n = next;
-                        next += 1;
-                        (0..warps as usize)
-                            .map(|k| Item {
-                                values: columns[..with.elements.len()].iter().map(|c| c[n][k]).collect(),
-                                valid: flagged.then(|| columns[with.elements.len()][n][k]),
-                            })
-                            .collect()
-                    })
-                    .collect()
-            })
-            .collect()
     }
 }
 
