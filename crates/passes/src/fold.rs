@@ -24,7 +24,7 @@
 //! One forward walk; what it makes possible for earlier ops (a value that turned out to be carried unchanged) is left to the next
 //! run. Ops that lost their users stay for [`dce`](crate::dce).
 //!
-//! Limits: floats are folded only where the result is the same on every machine; no reassociation of floats; no value ranges.
+//! Limits: floats are folded only where the result is the same on every machine; no reassociation of floats; ranges of values are [`range`](crate::range)'s.
 
 mod control;
 mod identities;

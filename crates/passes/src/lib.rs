@@ -47,6 +47,7 @@ pub mod interp;
 pub mod licm;
 mod magic;
 mod manager;
+pub mod range;
 mod rewrite;
 pub mod strength;
 pub mod uniform;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tilewright_ir::{Module, PrintOptions, verify};
 
 use crate::context::{Context, Remark};
-use crate::{PassError, cse, dce, fold, inline, licm, strength, uniform, vectorize};
+use crate::{PassError, cse, dce, fold, inline, licm, range, strength, uniform, vectorize};
 
 /// A pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,6 +20,8 @@ pub enum Pass {
     Cse,
     /// [`dce`].
     Dce,
+    /// [`range`].
+    Range,
     /// [`licm`].
     Licm,
     /// [`strength`].
@@ -32,11 +34,12 @@ pub enum Pass {
 
 impl Pass {
     /// All passes.
-    pub const ALL: [Pass; 8] = [
+    pub const ALL: [Pass; 9] = [
         Pass::Inline,
         Pass::Fold,
         Pass::Cse,
         Pass::Dce,
+        Pass::Range,
         Pass::Licm,
         Pass::Strength,
         Pass::Vectorize,
@@ -51,6 +54,7 @@ impl Pass {
             Pass::Fold => fold::NAME,
             Pass::Cse => cse::NAME,
             Pass::Dce => dce::NAME,
+            Pass::Range => range::NAME,
             Pass::Licm => licm::NAME,
             Pass::Strength => strength::NAME,
             Pass::Vectorize => vectorize::NAME,
@@ -79,6 +83,7 @@ impl Pass {
             Pass::Fold => fold::run,
             Pass::Cse => cse::run,
             Pass::Dce => dce::run,
+            Pass::Range => range::run,
             Pass::Licm => licm::run,
             Pass::Strength => strength::run,
             Pass::Vectorize => vectorize::run,
@@ -177,6 +182,7 @@ impl Pipeline {
         let steps = vec![
             Step::Once(Pass::Inline),
             tidy(),
+            Step::Once(Pass::Range),
             Step::Once(Pass::Licm),
             Step::Once(Pass::Strength),
             tidy(),
@@ -305,7 +311,10 @@ mod tests {
         let report = Pipeline::standard().run(&mut module).unwrap();
         assert!(!report.changed);
         let passes: Vec<&str> = report.timings.iter().map(|timing| timing.pass).collect();
-        assert_eq!(passes, ["inline", "fold", "cse", "dce", "licm", "strength", "vectorize", "uniform"]);
+        assert_eq!(
+            passes,
+            ["inline", "fold", "cse", "dce", "range", "licm", "strength", "vectorize", "uniform"]
+        );
     }
 
     #[test]

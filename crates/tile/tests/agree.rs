@@ -225,6 +225,45 @@ fn reduced_values_meet_together() {
     agrees_in(text, out, Arch::SM_80).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
+/// Loads that begin before threads wait for each other bring what those at their place would: also where the tensor ends, and what stands for
+/// the elements behind that, zero or not.
+#[test]
+fn early_loads_are_the_same() {
+    for (extent, pad) in [(1024, 0), (1000, 0), (1000, 7), (24, 9)] {
+        let text = format!(
+            "func @early (%x: ptr<global> align(16), %w: ptr<global> align(16), %out: ptr<global> align(16)) {{
+               %0 = const value(0) : i32
+               %1 = const value({extent}) : u32
+               %2 = const value(1) : i64
+               %3 = const value({pad}) : u32
+               %4 = const value(1024) : u32
+               %5 = tile_load %x, %0, %4, %2, %3 : tile<1024xu32>
+               %6 = tile_reduce %5 axis(0) : tile<1xu32> do {{
+                 (%7: u32, %8: u32)
+                 %9 = add %7, %8 : u32
+                 yield %9
+               }}
+               %10 = broadcast %6 : tile<1024xu32>
+               %11 = tile_load %w, %0, %1, %2, %3 : tile<1024xu32>
+               %12 = map %10, %11 : tile<1024xu32> do {{
+                 (%13: u32, %14: u32)
+                 %15 = add %13, %14 : u32
+                 yield %15
+               }}
+               tile_store %out, %12, %0, %4, %2
+             }}"
+        );
+        let numbers = |from: u32| (from..from + 1024).flat_map(|i| i.wrapping_mul(0x9e37_79b9).to_le_bytes());
+        let buffers = [numbers(0).collect(), numbers(5000).collect(), vec![0; 4096]];
+        let buffers: Vec<_> = buffers.into_iter().map(|bytes| (Element::U32, bytes)).collect();
+        for arch in [Arch::SM_80, Arch::SM_90A] {
+            if let Err(failure) = agrees_in(&text, buffers.clone(), arch) {
+                panic!("{extent} elements, else {pad}, {arch}: {failure}");
+            }
+        }
+    }
+}
+
 /// A kernel in text, whose parameters are buffers.
 fn agrees_in(text: &str, buffers: Vec<(Element, Vec<u8>)>, arch: Arch) -> Result<(), String> {
     let func = parse(text).unwrap().funcs.remove(0);

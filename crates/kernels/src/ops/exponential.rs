@@ -2,6 +2,7 @@
 
 use tilewright_lang::tile::prelude::*;
 
+use super::ahead::{ask_ahead, rows_ahead};
 use super::{InParts, Padded};
 
 /// What is made of the exponentials.
@@ -112,6 +113,7 @@ pub fn softmax<T: Padded, U: Float>(
     causal: bool,
     shape: [u32; 2],
 ) {
+    ask_ahead(x, program_id(0), shape);
     let from = x.tile(shape).block((program_id(0), 0));
     let y = y.tile(shape).block((program_id(0), 0));
     let numbers = from.load_or(T::LOWEST).cast::<f32>() * scale;
@@ -153,6 +155,9 @@ pub fn softmax_causal<T: Padded, U: Float>(
     falls: bool,
     row: InParts,
 ) {
+    let whole = [1, row.parts * row.width];
+    let later = program_id(0) + rows_ahead::<T>(whole[1]);
+    up_to(x, seen_by(later, queries, x.extent(1))).tile(whole).block((later, 0)).prefetch();
     let seen = seen_by(program_id(0), queries, x.extent(1));
     of_seen(x, y, seen, (scale, falls), form, row);
 }

@@ -36,7 +36,7 @@ const HELD: u32 = 64;
 const HELD_OF_LONG: u32 = 128;
 const LONG: u32 = 16 << 10;
 
-/// Bytes of a row that one block takes, and that each block of a cluster does.
+/// Bytes from which on a row takes a cluster, and of which each of its blocks has that many.
 const OF_BLOCK: u32 = 32 << 10;
 const OF_CLUSTERED: u32 = 16 << 10;
 
@@ -44,13 +44,15 @@ const OF_CLUSTERED: u32 = 16 << 10;
 const MOST_THREADS: u32 = 512;
 const MOST_BLOCKS: u32 = 8;
 const REGISTERS: u32 = 80;
+const REGISTERS_OF_MANY: u32 = 96;
+const REGISTERS_OF_MOST_BLOCKS: u32 = 64;
 
 impl InParts {
     /// For rows of so many columns of so many bytes each, on a chip that may have clusters.
     #[must_use]
     pub fn of(columns: u32, bytes: u32, clusters: bool) -> InParts {
         let row = columns.saturating_mul(bytes);
-        let blocks = if clusters && row > OF_BLOCK {
+        let blocks = if clusters && row >= OF_BLOCK {
             row.div_ceil(OF_CLUSTERED).next_power_of_two().min(MOST_BLOCKS)
         } else {
             1
@@ -63,6 +65,12 @@ impl InParts {
 
     /// Blocks that shall share a multiprocessor.
     pub(super) fn resident(&self) -> u32 {
-        (65536 / (REGISTERS * self.threads)).max(1)
+        let held = self.parts * self.width / (self.threads * self.blocks);
+        let registers = match (held, self.blocks) {
+            (33.., _) => REGISTERS_OF_MANY,
+            (_, MOST_BLOCKS) => REGISTERS_OF_MOST_BLOCKS,
+            _ => REGISTERS,
+        };
+        (65536 / (registers * self.threads)).max(1)
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! What special numbers give is the same as on the host; [`ops`](https://docs.rs/tilewright) of the front crate says it for each operator.
 
+mod ahead;
 mod elementwise;
 mod exponential;
 mod in_parts;

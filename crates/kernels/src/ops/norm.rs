@@ -5,6 +5,7 @@
 
 use tilewright_lang::tile::prelude::*;
 
+use super::ahead::ask_ahead;
 use super::quantise::{factor_and_scale, nearest};
 
 /// The sum of each row over its length.
@@ -31,29 +32,27 @@ fn distances((x, inside): (Tile<f32>, Tile<bool>), mean: Tile<f32>) -> Tile<f32>
     select(inside, x - mean, 0.0f32)
 }
 
-/// Columns from which on a row is shared by many blocks, and how many rows ahead it is then asked for: about half of those that an H200 has
-/// under way. Blocks that wait for each other leave memory idle; with rows nearer or further away it gained less.
-const LONG: u32 = 16384;
-const AHEAD: u32 = 40;
-
-/// Asks for a row that is needed soon, if rows are long.
+/// Weights or biases, if there are any.
 #[device]
-fn look_ahead<T: Float>(x: View<T, 2>, i: Val<u32>, shape: [u32; 2]) {
-    if shape[1] > LONG {
-        x.tile(shape).block((i + AHEAD, 0)).prefetch();
-    }
+fn some<W: Float>(place: Place<W, 2>, there: bool) -> Option<Tile<f32>> {
+    there.then(|| place.load().cast::<f32>())
 }
 
-/// Numbers times weights, if there are any.
+/// Numbers times weights, if there are any, to which an offset is added.
 #[device]
 fn times<W: Float>(x: Tile<f32>, weight: Place<W, 2>, offset: Val<f32>, weighted: bool) -> Tile<f32> {
-    if weighted { x * (weight.load().cast::<f32>() + offset) } else { x }
+    some(weight, weighted).map_or(x, |weight| x * (weight + offset))
 }
 
-/// Numbers plus biases, if there are any.
+/// Numbers times weights plus biases, each if there are any.
 #[device]
-fn plus<W: Float>(x: Tile<f32>, bias: Place<W, 2>, biased: bool) -> Tile<f32> {
-    if biased { x + bias.load().cast::<f32>() } else { x }
+fn affine(x: Tile<f32>, weight: Option<Tile<f32>>, bias: Option<Tile<f32>>) -> Tile<f32> {
+    match (weight, bias) {
+        (Some(weight), Some(bias)) => x.mul_add(weight, bias),
+        (Some(weight), None) => x * weight,
+        (None, Some(bias)) => x + bias,
+        (None, None) => x,
+    }
 }
 
 /// The mean of a row, from its numbers step by step.
@@ -93,7 +92,7 @@ pub fn rms_norm<T: Float, W: Float, U: Float>(
     shape: [u32; 2],
 ) {
     let i = program_id(0);
-    look_ahead(x, i, shape);
+    ask_ahead(x, i, shape);
     let numbers = x.tile(shape).block((i, 0)).load().cast::<f32>();
     let normal = numbers * inverse(numbers * numbers, x.extent(1), epsilon);
     let weight = weight.tile([1, shape[1]]).at((0, 0));
@@ -164,12 +163,13 @@ pub fn layer_norm<T: Float, W: Float, U: Float>(
     shape: [u32; 2],
 ) {
     let (i, columns) = (program_id(0), x.extent(1));
-    look_ahead(x, i, shape);
+    ask_ahead(x, i, shape);
     let numbers = numbers(x.tile(shape).block((i, 0)), columns);
     let distance = distances(numbers, mean(numbers.0, columns));
     let normal = distance * inverse(distance * distance, columns, epsilon);
-    let [weight, bias] = [weight, bias].map(|view| view.tile([1, shape[1]]).at((0, 0)));
-    let result = plus(times(normal, weight, val(0.0), weighted), bias, biased);
+    let [weight, bias] = [(weight, weighted), (bias, biased)]
+        .map(|(view, there)| some(view.tile([1, shape[1]]).at((0, 0)), there));
+    let result = affine(normal, weight, bias);
     y.tile(shape).block((i, 0)).store(result.cast());
 }
 
@@ -284,8 +284,9 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
     let distance = |step: Val<u32>| distances(numbers(step), mean);
     let inverse = inverse_in_steps(distance, columns, epsilon, width);
     for step in 0..columns.div_ceil(width) {
-        let [weight, bias] = [weight, bias].map(|view| view.tile(shape).block((0, step)));
-        let result = plus(times(distance(step) * inverse, weight, val(0.0), weighted), bias, biased);
+        let [weight, bias] = [(weight, weighted), (bias, biased)]
+            .map(|(view, there)| some(view.tile(shape).block((0, step)), there));
+        let result = affine(distance(step) * inverse, weight, bias);
         y.tile(shape).block((row, step)).store(result.cast());
     }
 }
@@ -334,7 +335,7 @@ pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
 ) {
     let (first, apart, shape) = (program_id(0), num_programs(0), [1, width]);
     let columns = x.extent(1);
-    let factor = times(Tile::ones(shape), weight.tile(shape).at((0, 0)), val(0.0), weighted);
+    let factor = some(weight.tile(shape).at((0, 0)), weighted);
     let (mut of_weights, mut of_biases) = (Tile::<f32>::zeros(shape), Tile::<f32>::zeros(shape));
     for step in 0..(x.extent(0) - first).div_ceil(apart) {
         let row = step * apart + first;
@@ -342,7 +343,7 @@ pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
         let dy = dy.tile(shape).block((row, 0)).load().cast::<f32>();
         let distance = distances(numbers, mean(numbers.0, columns));
         let inverse = inverse(distance * distance, columns, epsilon);
-        let (normal, g) = (distance * inverse, dy * factor);
+        let (normal, g) = (distance * inverse, affine(dy, factor, None));
         let (along, level) = (mean(g * normal, columns), mean(g, columns));
         dx.tile(shape).block((row, 0)).store(((g - level - normal * along) * inverse).cast());
         of_weights += dy * normal;
@@ -429,7 +430,7 @@ pub fn layer_norm_backward_long<T: Float, W: Float, U: Float>(
         let middle = mean_in_steps(|step| numbers(step).0, columns, width);
         let distances = |step: Val<u32>| {
             let dy = dy.tile(shape).block((row, step)).load().cast::<f32>();
-            let g = times(dy, weight.tile(shape).block((0, step)), val(0.0), weighted);
+            let g = affine(dy, some(weight.tile(shape).block((0, step)), weighted), None);
             (distances(numbers(step), middle), dy, g)
         };
         let mut squares = Tile::<f32>::zeros(shape);

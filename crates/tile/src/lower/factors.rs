@@ -89,17 +89,6 @@ impl Analysis<'_> {
         Ok(fast)
     }
 
-    /// Whether some of these ops may write to what a load reads.
-    fn written(&self, load: Op, ops: &[Op]) -> bool {
-        let own = root(self.func, self.func.op(load).operands[0]);
-        ops.iter().any(|&op| {
-            let data = self.func.op(op);
-            let writes = data.info().effects.accesses.iter().any(|access| access.kind != AccessKind::Read);
-            let other = data.operands.first().and_then(|&pointer| root(self.func, pointer));
-            writes && (own.is_none() || other.is_none() || own == other)
-        })
-    }
-
     /// How the copy engine would bring a factor.
     pub(super) fn for_engine(
         &self,
@@ -129,7 +118,7 @@ impl Analysis<'_> {
             return Err("its extents or strides are computed; pass them as arguments".to_owned());
         }
         // It runs ahead of everything.
-        if self.written(load, &func.walk()) {
+        if is_written(func, load, &func.walk()) {
             return Err("the program writes to the same tensor; write to another one".to_owned());
         }
         let Some(shape) = func.ty(data.results[0]).shape() else { return Err("it is no tile".to_owned()) };
@@ -256,7 +245,7 @@ impl Analysis<'_> {
         }
         let mut ops = Vec::new();
         func.walk_region(body, &mut ops);
-        if self.written(load, &ops) {
+        if is_written(func, load, &ops) {
             return Err("the loop writes to the same tensor; write to another one".to_owned());
         }
         let mut scalars = Vec::new();
@@ -316,6 +305,17 @@ pub(super) fn from_host(func: &Func, data: &OpData) -> bool {
     let known = |value: &Value| parameters.contains(value) || constant(func, *value).is_some();
     let parts = Box3::of(data, 2);
     parameters.contains(&data.operands[0]) && parts.extents.iter().chain(parts.strides).all(known)
+}
+
+/// Whether some of these ops may write to what a load reads.
+pub(super) fn is_written(func: &Func, load: Op, ops: &[Op]) -> bool {
+    let own = root(func, func.op(load).operands[0]);
+    ops.iter().any(|&op| {
+        let data = func.op(op);
+        let writes = data.info().effects.accesses.iter().any(|access| access.kind != AccessKind::Read);
+        let other = data.operands.first().and_then(|&pointer| root(func, pointer));
+        writes && (own.is_none() || other.is_none() || own == other)
+    })
 }
 
 /// The parameter that a pointer was made from, if it is known.

@@ -158,12 +158,12 @@ impl Lowering<'_> {
         Ok(element)
     }
 
-    fn order(&self, data: &OpData) -> Order {
+    pub(super) fn order(&self, data: &OpData) -> Order {
         memory_order(self.source, &self.align, data).unwrap_or(Order { axes: vec![0], vector: 1 })
     }
 
     /// The layout to access memory in: the chosen one if neighbouring lanes access neighbours, else one where they do.
-    fn good_for(&mut self, chosen: &Rc<Layout>, order: &Order) -> Rc<Layout> {
+    pub(super) fn good_for(&mut self, chosen: &Rc<Layout>, order: &Order) -> Rc<Layout> {
         let shape = chosen.shape;
         let fast = order.fast();
         let along = |digit: &super::layout::Digit| digit.axis == Some(fast);

@@ -5,7 +5,7 @@
 //! elements. Each family of ops has a file:
 //!
 //! * [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`rearrange`] for shapes, [`control`] for loops and branches;
-//! * [`memory`] for what moves to and from global memory, [`grids`] for when that may begin;
+//! * [`memory`] for what moves to and from global memory, [`fetch`] and [`grids`] for when that may begin;
 //! * [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves. A [`pipeline`] loads their [`factors`] ahead, by the copy
 //!   [`engine`] or by [`copies`] of all threads, for one program at a time or for [`teams`] that have their own;
 //! * [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks;
@@ -26,6 +26,7 @@ mod dot;
 mod engine;
 mod exchange;
 mod factors;
+mod fetch;
 mod grids;
 mod layout;
 mod map;
@@ -141,7 +142,7 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
             for (loc, what) in pipeline.describe(func) {
                 context.remark("tile", func, loc, RemarkKind::Applied, what);
             }
-            let (lowered, used) = lower_with(func, arch, align.clone(), Some(pipeline), context)?;
+            let (lowered, used) = lower_with(func, arch, align.clone(), Some(pipeline), (scratch, context))?;
             let fits = shared_bytes(&lowered.func) <= arch.limits().shared_per_block;
             if fits && (attempt == 2 || used <= scratch) {
                 return Ok(lowered);
@@ -149,7 +150,13 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
             scratch = used;
         }
     }
-    lower_with(func, arch, align, None, context).map(|(lowered, _)| lowered)
+    let (lowered, used) = lower_with(func, arch, align.clone(), None, (fetch::EXCHANGES, context.clone()))?;
+    let has_begun = |&op: &Op| lowered.func.op(op).code == Opcode::CpAsync;
+    if used <= fetch::EXCHANGES || !lowered.func.walk().iter().any(has_begun) {
+        return Ok(lowered);
+    }
+    // What begins before its place in the text gets what exchanges leave.
+    lower_with(func, arch, align, None, (used, context)).map(|(lowered, _)| lowered)
 }
 
 /// Shared memory of a function, with what alignment may cost.
@@ -162,13 +169,13 @@ fn shared_bytes(func: &Func) -> u32 {
     .sum()
 }
 
-/// With loads that run ahead, or without; and how much shared memory exchanges took.
+/// With loads that run ahead, or without, and so much shared memory for exchanges; and how much they took.
 fn lower_with(
     func: &Func,
     arch: Arch,
     align: Alignment,
     pipeline: Option<Pipeline>,
-    context: Context,
+    (exchanges, context): (u32, Context),
 ) -> Result<(Lowered, u32), LowerError> {
     let plan = Plan::of(func, arch, &align, pipeline.as_ref());
     let specialises = pipeline.as_ref().is_some_and(|pipeline| pipeline.mechanism == Mechanism::Engine);
@@ -204,6 +211,9 @@ fn lower_with(
         turns: Vec::new(),
         backwards: None,
         ring: None,
+        fetched: HashMap::new(),
+        begun: 0,
+        exchanges,
         loads: false,
         turn: None,
         rounds: 0,
@@ -321,6 +331,10 @@ struct Lowering<'a> {
     /// Whether the loader is at a program that it goes through from its end.
     backwards: Option<Value>,
     ring: Option<Ring>,
+    /// Loads that have begun before their place in the text, how many there were, and what they leave of shared memory.
+    fetched: HashMap<Op, fetch::Fetched>,
+    begun: u32,
+    exchanges: u32,
     /// Whether this is the code of that warp.
     loads: bool,
     /// The iteration of a loop whose factors are loaded ahead.
@@ -369,8 +383,14 @@ impl Lowering<'_> {
     /// Ops of a region in order; the terminator is the caller's.
     fn region(&mut self, region: Region) -> Result<()> {
         let source = self.source;
-        for op in order(source, region) {
+        let ops = order(source, region);
+        let waits = |op: &Op| matches!(source.op(*op).code, Opcode::TileReduce | Opcode::TileScan);
+        let first_wait = ops.iter().position(waits).filter(|_| region == source.body());
+        for (i, &op) in ops.iter().enumerate() {
             let data = source.op(op);
+            if first_wait == Some(i) {
+                self.fetch(&ops[i..]);
+            }
             self.loc = data.loc;
             if !data.info().is_terminator() {
                 if self.loads { self.loader_op(op, data)? } else { self.op(op, data)? }
@@ -420,6 +440,7 @@ impl Lowering<'_> {
             Opcode::TileReduce => self.reduce(data),
             Opcode::TileScan => self.scan(data),
             Opcode::Dot => self.dot(op, data),
+            Opcode::TileLoad if self.pick_fetched(op, data) => {}
             Opcode::TileLoad => self.load(data)?,
             Opcode::TileStore if self.copy_out(op, data) => {}
             Opcode::TileStore => self.store(data)?,

@@ -11,7 +11,7 @@ use tilewright_passes::Alignment;
 use super::assign::{Plan, accessed, bytes, memory_order, tiles};
 use super::dot;
 use super::layout::Team;
-use super::pressure::{fan_out, finds_places, kept_by_loops, moves_halves};
+use super::pressure::{fan_out, finds_places, kept_by_loops};
 
 /// What one thread should hold of the largest tile: four accesses of 16 bytes keep memory busy. Half of that is enough where threads combine
 /// what they hold and do little else: then there are twice as many, and some compute while others wait for memory. So it is where they make
@@ -133,10 +133,8 @@ impl Work {
         }
         if self.combines && is_long {
             return match (self.loads, self.elements) {
-                (0..=2, _) => self.elements.div_ceil(ELEMENTS_OF_THREAD / 2 * 32).min(16),
-                (_, 0..=ELEMENTS_OF_SMALL_BLOCK) => holding(BYTES_OF_THREAD),
-                // The longest rows with weights and the like: the fewer threads, the less waits for what each of them loads beside its row.
-                _ => 8,
+                (3.., 0..=ELEMENTS_OF_SMALL_BLOCK) => holding(BYTES_OF_THREAD),
+                _ => self.elements.div_ceil(ELEMENTS_OF_THREAD / 2 * 32).min(16),
             };
         }
         holding(if self.fan_out > 4 { BYTES_OF_THREAD / 2 } else { BYTES_OF_THREAD })
@@ -177,8 +175,6 @@ pub(super) fn resident(plan: &Plan, func: &Func) -> u32 {
         (17..=32, 33..=48) if plan.team.warps <= 4 => 96,
         (0..=32, 0..=48) => 64,
         (0..=32, _) => 80,
-        // What is loaded as halves and stored as halves needs little beside.
-        (33..=64, 0..=96) if plan.team.blocks > 1 && moves_halves(func) => 96,
         _ => 128,
     };
     (65536 / (registers * 32 * plan.team.warps)).clamp(1, 16)

@@ -1,0 +1,184 @@
+//! Loads that begin before their place in the text.
+//!
+//! Weights are written where they are used: after the sums of a row are known, that is, after threads have waited for each other. A load that
+//! began only there would have everybody wait for memory once more, and one that began at the start would hold registers all the while. So it
+//! begins before the first wait and leaves its elements in shared memory, with `cp.async`: a thread's own elements in the thread's own place, so
+//! that it waits for nobody but itself.
+//!
+//! ```text
+//! before the first reduction or scan:  start the copies of each such load, a group for each
+//! at its place in the text:            wait for its group; read what it left
+//! ```
+//!
+//! A load takes part if it stands in the body of the function, is accessed in vectors of 16 bytes, nothing before it writes to its tensor, and
+//! there is shared memory for it with as many blocks on a multiprocessor as there are without.
+
+use std::rc::Rc;
+
+use tilewright_hardware::Arch;
+use tilewright_ir::{
+    Align, Bytes, Cache, Count, Def, Element, Func, Index, Op, OpData, Opcode, Space, Special, Type, Value,
+};
+use tilewright_passes::RemarkKind;
+
+use super::assign::{Order, bytes, constant};
+use super::factors::is_written;
+use super::layout::Layout;
+use super::memory::Run;
+use super::{Held, Lowering, Tile};
+
+const SHARED: Type = Type::Pointer(Space::Shared);
+
+/// Bytes of a copy.
+const UNIT: u32 = 16;
+
+/// Shared memory that is left for exchanges, unless they are known to need more.
+pub(super) const EXCHANGES: u32 = 4 << 10;
+
+/// Bytes up to which L1 keeps what is loaded: so little that other blocks of the multiprocessor, which load the same weights, find it there.
+const SHORT: u32 = 16 << 10;
+
+/// Elements that are on their way to a thread.
+pub(super) struct Fetched {
+    layout: Rc<Layout>,
+    runs: Vec<Run>,
+    /// Where the thread's first vector will be; the others follow, a round of all threads apart.
+    place: Value,
+    /// How many loads had begun when this one had, with it.
+    number: u32,
+}
+
+impl Lowering<'_> {
+    /// Begins the loads of a function's body that stand behind the first op for which threads wait for each other.
+    pub(super) fn fetch(&mut self, ops: &[Op]) {
+        if !self.arch.supports(Arch::SM_80) || self.pipeline.is_some() || self.team().warps == 1 {
+            return;
+        }
+        let limits = self.arch.limits();
+        let blocks = self.builder.func.launch.min_blocks.unwrap_or(1).max(1);
+        let all = (limits.shared_per_sm / blocks).saturating_sub(limits.shared_reserved);
+        let mut room = all.min(limits.shared_per_block).saturating_sub(self.exchanges);
+        let (source, loc) = (self.source, self.loc);
+        for (i, &op) in ops.iter().enumerate() {
+            let before = || inside_of(source, &ops[..i]);
+            let waits = |op: &Op| source.op(*op).code == Opcode::GridWait;
+            if source.op(op).code == Opcode::TileLoad
+                && let Some(scalars) = self.needed(op, ops)
+                && !before().iter().any(waits)
+                && !is_written(source, op, &before())
+            {
+                self.loc = source.op(op).loc;
+                room -= self.begin(op, &scalars, room).unwrap_or(0);
+            }
+        }
+        self.loc = loc;
+    }
+
+    /// Begins a load, if it fits into so many bytes of shared memory; gives how many it takes.
+    fn begin(&mut self, op: Op, scalars: &[Op], room: u32) -> Option<u32> {
+        let data = self.source.op(op);
+        let element = self.element(data.results[0]);
+        let (layout, order) = (self.layout(data.results[0]), self.order(data));
+        let threads = 32 * self.team().warps;
+        let size = u32::try_from(layout.count()).ok()?.checked_mul(bytes(element))?.checked_mul(threads)?;
+        if size > room || !in_units(&layout, &order, element) {
+            return None;
+        }
+        for &scalar in scalars {
+            self.copy(self.source.op(scalar));
+        }
+        let runs = self.runs(data, &layout, &order, element);
+        let base = self.early(Opcode::Shared, [], [Bytes(size).into(), Align(UNIT).into()], SHARED);
+        let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
+        let unit = self.u32(UNIT);
+        let own = self.early(Opcode::Mul, [thread, unit], [], Type::U32);
+        let place = self.early(Opcode::PtrAdd, [base, own], [], SHARED);
+        let keeps = size <= SHORT && self.team().blocks == 1;
+        let cache = if keeps { Cache::All } else { Cache::Global };
+        for (i, run) in (0u32..).zip(&runs) {
+            let to = self.further(place, i * threads * UNIT);
+            let read = run.inside.map(|inside| {
+                let none = self.u32(0);
+                self.value(Opcode::Select, [inside, unit, none], [], Type::U32)
+            });
+            let operands = [to, run.address].into_iter().chain(read);
+            self.push(Opcode::CpAsync, operands, [Bytes(UNIT).into(), cache.into()], []);
+        }
+        self.push(Opcode::CpAsyncCommit, [], [], []);
+        let what = format!("loaded before threads wait for each other, into {size} bytes of shared memory");
+        self.remark(RemarkKind::Applied, what);
+        self.begun += 1;
+        self.fetched.insert(op, Fetched { layout, runs, place, number: self.begun });
+        Some(size)
+    }
+
+    /// Reads what a load has brought that has begun before; false if it has not.
+    pub(super) fn pick_fetched(&mut self, op: Op, data: &OpData) -> bool {
+        let Some(Fetched { layout, runs, place, number }) = self.fetched.remove(&op) else { return false };
+        let (result, pad) = (data.results[0], data.operands[data.operands.len() - 1]);
+        let element = self.element(result);
+        let is_zero = constant(self.source, pad) == Some(0);
+        let pad = self.scalar(pad);
+        self.push(Opcode::CpAsyncWait, [], [Count(self.begun - number).into()], []);
+        let mut registers = vec![pad; layout.count()];
+        for (i, run) in (0u32..).zip(runs) {
+            let from = self.further(place, i * 32 * self.team().warps * UNIT);
+            let count = u16::try_from(run.registers.len()).unwrap_or(1);
+            let ty = Type::Vector(element, count);
+            let loaded = match run.inside.filter(|_| !is_zero) {
+                // What is outside was filled with zeros.
+                None => self.value(Opcode::Load, [from], [], ty),
+                Some(inside) => {
+                    let other = self.value(Opcode::Pack, vec![pad; usize::from(count)], [], ty);
+                    self.value(Opcode::LoadIf, [from, inside, other], [], ty)
+                }
+            };
+            for (i, &register) in (0u32..).zip(&run.registers) {
+                registers[register] =
+                    self.value(Opcode::Extract, [loaded], [Index(i).into()], Type::Scalar(element));
+            }
+        }
+        self.hold(result, Held::Tile(Tile { layout, registers }));
+        true
+    }
+
+    /// The scalars behind here that a load's place follows from; none if it follows from anything else that is not known yet.
+    fn needed(&self, load: Op, ops: &[Op]) -> Option<Vec<Op>> {
+        let mut found = Vec::new();
+        let operands = &self.source.op(load).operands;
+        operands.iter().all(|&value| self.collect(value, ops, &mut found)).then_some(found)
+    }
+
+    fn collect(&self, value: Value, ops: &[Op], found: &mut Vec<Op>) -> bool {
+        let Def::Result(op, _) = self.source.value(value).def else { return true };
+        if !ops.contains(&op) || found.contains(&op) {
+            return true;
+        }
+        let data = self.source.op(op);
+        let is_scalar = data.results.iter().all(|&result| self.source.ty(result).shape().is_none());
+        let known = is_scalar
+            && data.info().is_pure()
+            && data.regions.is_empty()
+            && data.operands.iter().all(|&operand| self.collect(operand, ops, found));
+        if known {
+            found.push(op);
+        }
+        known
+    }
+}
+
+/// Whether a layout has all elements in vectors of [`UNIT`], side by side in memory.
+fn in_units(layout: &Layout, order: &Order, element: Element) -> bool {
+    let along = layout.registers.first().filter(|d| d.axis == Some(order.fast()) && d.stride == 1);
+    let vector = UNIT / bytes(element).min(UNIT);
+    order.vector == vector && along.is_some_and(|digit| digit.extent.is_multiple_of(vector))
+}
+
+/// Ops and what is inside of them.
+fn inside_of(func: &Func, ops: &[Op]) -> Vec<Op> {
+    let mut all = ops.to_vec();
+    for &op in ops {
+        func.op(op).regions.iter().for_each(|&region| func.walk_region(region, &mut all));
+    }
+    all
+}
