@@ -48,7 +48,7 @@ fn times<W: Float>(x: Tile<f32>, weight: Place<W, 2>, offset: Val<f32>, weighted
 #[device]
 fn affine(x: Tile<f32>, weight: Option<Tile<f32>>, bias: Option<Tile<f32>>) -> Tile<f32> {
     match (weight, bias) {
-        (Some(weight), Some(bias)) => x.mul_add(weight, bias),
+        (Some(weight), Some(bias)) => x * weight + bias,
         (Some(weight), None) => x * weight,
         (None, Some(bias)) => x + bias,
         (None, None) => x,

@@ -58,6 +58,12 @@ pub(super) fn finds_places(func: &Func) -> bool {
     all.any(|data| data.code == Opcode::TileReduce && data.operands.len() > 1)
 }
 
+/// Whether all that is read and written are elements of two bytes.
+pub(super) fn moves_halves(func: &Func) -> bool {
+    let mut tiles = func.walk().into_iter().filter_map(|op| accessed(func.op(op)));
+    tiles.all(|tile| func.ty(tile).element().is_some_and(|element| bytes(element) == 2))
+}
+
 fn is_wide(func: &Func, tile: Value, elements: u32) -> bool {
     func.ty(tile).shape().is_some_and(|shape| 2 * shape.elements() > elements)
 }

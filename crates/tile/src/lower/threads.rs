@@ -11,7 +11,7 @@ use tilewright_passes::Alignment;
 use super::assign::{Plan, accessed, bytes, memory_order, tiles};
 use super::dot;
 use super::layout::Team;
-use super::pressure::{fan_out, finds_places, kept_by_loops};
+use super::pressure::{fan_out, finds_places, kept_by_loops, moves_halves};
 
 /// What one thread should hold of the largest tile: four accesses of 16 bytes keep memory busy. Half of that is enough where threads combine
 /// what they hold and do little else: then there are twice as many, and some compute while others wait for memory. So it is where they make
@@ -175,6 +175,8 @@ pub(super) fn resident(plan: &Plan, func: &Func) -> u32 {
         (17..=32, 33..=48) if plan.team.warps <= 4 => 96,
         (0..=32, 0..=48) => 64,
         (0..=32, _) => 80,
+        // What is loaded as halves and stored as halves needs little beside.
+        (33..=64, 0..=96) if plan.team.blocks > 1 && moves_halves(func) => 96,
         _ => 128,
     };
     (65536 / (registers * 32 * plan.team.warps)).clamp(1, 16)
