@@ -79,6 +79,22 @@ fn what_is_written_before_it_is_read_does_not_begin() {
     );
 }
 
+/// Weights that are changed afterwards, each by the thread that has read it, or by another one.
+#[kernel]
+fn updated(x: View<f32, 2>, w: View<f32, 2>, further: i32) {
+    let sum = x.tile([1, 4096]).block((program_id(0), 0)).load().sum(1);
+    let weights = w.tile([1, 4096]).at((0, 0)).load();
+    w.tile([1, 4096]).at((0, further)).store(weights * sum);
+}
+
+#[test]
+fn what_is_read_early_is_written_late() {
+    use Opcode::{Barrier, CpAsync, CpAsyncCommit, CpAsyncWait};
+    let course = |further: i32| course(&lowered(&updated::stage(further).unwrap(), Arch::SM_90A), &COURSE);
+    assert_eq!(course(0), [CpAsync, CpAsyncCommit, Barrier, CpAsyncWait]);
+    assert_eq!(course(1), [CpAsync, CpAsyncCommit, Barrier, CpAsyncWait, Barrier]);
+}
+
 /// Weights whose place follows from what is loaded, or from a scalar that is computed after the wait.
 #[kernel]
 fn chosen(x: View<f32, 2>, w: View<f32, 2>, y: View<f32, 2>, which: View<u32, 1>, loaded: bool) {

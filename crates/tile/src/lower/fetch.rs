@@ -119,6 +119,8 @@ impl Lowering<'_> {
         let element = self.element(result);
         let is_zero = constant(self.source, pad) == Some(0);
         let pad = self.scalar(pad);
+        // Whoever writes to the tensor after this place waits for those who read here.
+        self.touch_box(data, &layout, element, false);
         self.push(Opcode::CpAsyncWait, [], [Count(self.begun - number).into()], []);
         let mut registers = vec![pad; layout.count()];
         for (i, run) in (0u32..).zip(runs) {

@@ -122,7 +122,7 @@ impl Lowering<'_> {
     }
 
     /// A box is about to be read or written, by threads that each have their own elements of it unless some hold copies.
-    fn touch_box(&mut self, data: &OpData, layout: &Rc<Layout>, element: Element, writes: bool) {
+    pub(super) fn touch_box(&mut self, data: &OpData, layout: &Rc<Layout>, element: Element, writes: bool) {
         let source = self.source;
         let parts = Box3::of(data, layout.shape.rank());
         let start = |&start: &Value| {
@@ -163,7 +163,7 @@ impl Lowering<'_> {
     }
 
     /// The layout to access memory in: the chosen one if neighbouring lanes access neighbours, else one where they do.
-    pub(super) fn good_for(&mut self, chosen: &Rc<Layout>, order: &Order) -> Rc<Layout> {
+    fn good_for(&mut self, chosen: &Rc<Layout>, order: &Order) -> Rc<Layout> {
         let shape = chosen.shape;
         let fast = order.fast();
         let along = |digit: &super::layout::Digit| digit.axis == Some(fast);
