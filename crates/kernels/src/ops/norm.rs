@@ -44,10 +44,12 @@ fn times<W: Float>(x: Tile<f32>, weight: Place<W, 2>, offset: Val<f32>, weighted
     some(weight, weighted).map_or(x, |weight| x * (weight + offset))
 }
 
-/// Numbers times weights plus biases, each if there are any.
+/// Numbers times weights plus biases, each if there are any; rounded once where results of type `U` would show the difference, else in the way
+/// that takes fewer registers.
 #[device]
-fn affine(x: Tile<f32>, weight: Option<Tile<f32>>, bias: Option<Tile<f32>>) -> Tile<f32> {
+fn affine<U: Float>(x: Tile<f32>, weight: Option<Tile<f32>>, bias: Option<Tile<f32>>) -> Tile<f32> {
     match (weight, bias) {
+        (Some(weight), Some(bias)) if U::ELEMENT.bits() > 16 => x.mul_add(weight, bias),
         (Some(weight), Some(bias)) => x * weight + bias,
         (Some(weight), None) => x * weight,
         (None, Some(bias)) => x + bias,
@@ -169,7 +171,7 @@ pub fn layer_norm<T: Float, W: Float, U: Float>(
     let normal = distance * inverse(distance * distance, columns, epsilon);
     let [weight, bias] = [(weight, weighted), (bias, biased)]
         .map(|(view, there)| some(view.tile([1, shape[1]]).at((0, 0)), there));
-    let result = affine(normal, weight, bias);
+    let result = affine::<U>(normal, weight, bias);
     y.tile(shape).block((i, 0)).store(result.cast());
 }
 
@@ -286,7 +288,7 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
     for step in 0..columns.div_ceil(width) {
         let [weight, bias] = [(weight, weighted), (bias, biased)]
             .map(|(view, there)| some(view.tile(shape).block((0, step)), there));
-        let result = affine(distance(step) * inverse, weight, bias);
+        let result = affine::<U>(distance(step) * inverse, weight, bias);
         y.tile(shape).block((row, step)).store(result.cast());
     }
 }
@@ -343,7 +345,7 @@ pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
         let dy = dy.tile(shape).block((row, 0)).load().cast::<f32>();
         let distance = distances(numbers, mean(numbers.0, columns));
         let inverse = inverse(distance * distance, columns, epsilon);
-        let (normal, g) = (distance * inverse, affine(dy, factor, None));
+        let (normal, g) = (distance * inverse, affine::<U>(dy, factor, None));
         let (along, level) = (mean(g * normal, columns), mean(g, columns));
         dx.tile(shape).block((row, 0)).store(((g - level - normal * along) * inverse).cast());
         of_weights += dy * normal;
@@ -430,7 +432,7 @@ pub fn layer_norm_backward_long<T: Float, W: Float, U: Float>(
         let middle = mean_in_steps(|step| numbers(step).0, columns, width);
         let distances = |step: Val<u32>| {
             let dy = dy.tile(shape).block((row, step)).load().cast::<f32>();
-            let g = affine(dy, some(weight.tile(shape).block((0, step)), weighted), None);
+            let g = affine::<U>(dy, some(weight.tile(shape).block((0, step)), weighted), None);
             (distances(numbers(step), middle), dy, g)
         };
         let mut squares = Tile::<f32>::zeros(shape);

@@ -38,15 +38,15 @@ impl Lowering<'_> {
         }
         let all = exchanges(self.source, self.source.body());
         if all > 0 {
-            let base = self.early(Opcode::Shared, [], [Bytes(8 * all).into(), Align(8).into()], SHARED);
+            // In front of all else: compute-sanitizer takes what most warps pass over here for writes to other places, and nothing lies before these.
+            let base = self.early(Opcode::Shared, [], [Bytes(8 * all).into(), Align(16).into()], SHARED);
             let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
-            let (zero, one) = (self.u32(0), self.u32(1));
-            let first = self.value(Opcode::Cmp, [thread, zero], [Cmp::Eq.into()], Type::BOOL);
-            self.only_if(Some(first), |this| {
-                for i in 0..all {
-                    let signal = this.further(base, 8 * i);
-                    this.push(Opcode::MbarInit, [signal, one], [], []);
-                }
+            let (limit, eight, one) = (self.u32(all), self.u32(8), self.u32(1));
+            let makes = self.value(Opcode::Cmp, [thread, limit], [Cmp::Lt.into()], Type::BOOL);
+            self.only_if(Some(makes), |this| {
+                let offset = this.binary(Opcode::Mul, thread, eight);
+                let signal = this.value(Opcode::PtrAdd, [base, offset], [], SHARED);
+                this.push(Opcode::MbarInit, [signal, one], [], []);
                 this.push(Opcode::FenceMbarInit, [], [], []);
             });
             self.signals = Some(Signals { base, used: 0, all });
