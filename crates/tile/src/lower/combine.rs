@@ -140,10 +140,10 @@ impl Lowering<'_> {
             }
         }
         let items = self.across_lanes(&with, &layout, axis, items);
-        let items = self.across_warps(&with, &layout, axis, items);
+        let items = self.across(Holder::Warp, &with, &layout, axis, items);
         let items = items.chunks(runs).map(<[Item]>::to_vec).collect::<Vec<_>>();
         let items = items.into_iter().map(|line| self.tree(&with, line)).collect();
-        let items = self.across_blocks(&with, &layout, axis, items);
+        let items = self.across(Holder::Block, &with, &layout, axis, items);
         let rest = std::rc::Rc::new(layout.without(axis));
         for (i, &result) in data.results.iter().enumerate() {
             let registers = items.iter().map(|item| item.values[i]).collect();
@@ -237,58 +237,39 @@ impl Lowering<'_> {
         Item { values: item.values.iter().map(|&v| other(v)).collect(), valid: item.valid.map(other) }
     }
 
-    fn across_warps(&mut self, with: &Combiner, layout: &Layout, axis: usize, items: Vec<Item>) -> Vec<Item> {
-        let all = self.of_warps(with, layout, axis, &items);
-        all.map_or(items, |all| all.into_iter().map(|line| self.tree(with, line)).collect())
-    }
-
-    /// For each item those of all warps along the axis, in their order; none if no other warp has any.
-    pub(super) fn of_warps(
+    fn across(
         &mut self,
-        with: &Combiner,
-        layout: &Layout,
-        axis: usize,
-        items: &[Item],
-    ) -> Option<Vec<Vec<Item>>> {
-        let along = count_along(layout, Holder::Warp, axis);
-        if along == 1 {
-            return None;
-        }
-        let index = self.index_along(layout, Holder::Warp, axis);
-        let line = self.line_index(layout, axis, &[Holder::Lane, Holder::Warp]);
-        let writes = self.speaks(layout, axis, &[Holder::Lane], &[Holder::Lane, Holder::Warp]);
-        let lines = line_count(layout, axis, &[Holder::Lane, Holder::Warp]);
-        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks: false }))
-    }
-
-    fn across_blocks(
-        &mut self,
+        holder: Holder,
         with: &Combiner,
         layout: &Layout,
         axis: usize,
         items: Vec<Item>,
     ) -> Vec<Item> {
-        let all = self.of_blocks(with, layout, axis, &items);
+        let all = self.of_all(holder, with, layout, axis, &items);
         all.map_or(items, |all| all.into_iter().map(|line| self.tree(with, line)).collect())
     }
 
-    /// For each item those of all blocks along the axis, in their order; none if no other block has any.
-    pub(super) fn of_blocks(
+    /// For each item those of all warps of the block or all blocks of the program along the axis, in their order; none if no other one has any.
+    pub(super) fn of_all(
         &mut self,
+        holder: Holder,
         with: &Combiner,
         layout: &Layout,
         axis: usize,
         items: &[Item],
     ) -> Option<Vec<Vec<Item>>> {
-        let along = count_along(layout, Holder::Block, axis);
+        let along = count_along(layout, holder, axis);
         if along == 1 {
             return None;
         }
-        let index = self.index_along(layout, Holder::Block, axis);
-        let line = self.line_index(layout, axis, &Holder::ALL);
-        let writes = self.speaks(layout, axis, &[Holder::Lane, Holder::Warp], &Holder::ALL);
-        let lines = line_count(layout, axis, &Holder::ALL);
-        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks: true }))
+        let blocks = holder == Holder::Block;
+        let within: &[Holder] = if blocks { &[Holder::Lane, Holder::Warp] } else { &[Holder::Lane] };
+        let all: &[Holder] = if blocks { &Holder::ALL } else { &[Holder::Lane, Holder::Warp] };
+        let index = self.index_along(layout, holder, axis);
+        let line = self.line_index(layout, axis, all);
+        let writes = self.speaks(layout, axis, within, all);
+        let lines = line_count(layout, axis, all);
+        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks }))
     }
 
     /// Everybody leaves its items and reads those of all.

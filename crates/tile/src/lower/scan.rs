@@ -198,7 +198,8 @@ impl Lowering<'_> {
         sums: &[Item],
         reverse: bool,
     ) -> Vec<Option<Item>> {
-        let (Some((weight, digit)), Some(all)) = (course.blocks, self.of_blocks(with, layout, axis, sums))
+        let (Some((weight, digit)), Some(all)) =
+            (course.blocks, self.of_all(Holder::Block, with, layout, axis, sums))
         else {
             return vec![None; sums.len()];
         };
@@ -305,7 +306,7 @@ impl Lowering<'_> {
         let warps = digit.extent;
         let position = self.digit(Holder::Warp, weight, digit, layout.digits(Holder::Warp));
         let items: Vec<Item> = sums.iter().flatten().cloned().collect();
-        let mut read = self.of_warps(with, layout, axis, &items).unwrap_or_default().into_iter();
+        let mut read = self.of_all(Holder::Warp, with, layout, axis, &items).unwrap_or_default().into_iter();
         let mut out = Vec::new();
         for runs in sums {
             let mut front: Option<Item> = None;
