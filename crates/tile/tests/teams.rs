@@ -249,6 +249,26 @@ fn other_shapes() {
     }
 }
 
+/// Both warpgroups have one program, and half of its results leave through the slot of its last factors: of any number of rounds, and none.
+#[test]
+fn last_slots_lend_room() {
+    let waits = |lowered: &Lowered| {
+        let ops = lowered.func.walk();
+        ops.iter().filter(|&&op| lowered.func.op(op).code == tilewright_ir::Opcode::BulkWait).count()
+    };
+    for (tile, all_steps) in [([128, 256, 64], &[0, 1, 4, 5, 9][..]), ([256, 128, 64], &[3])] {
+        let lowered = compiled(&product::stage::<bf16, bf16>(tile, PLAIN).unwrap());
+        assert_eq!(slots(&lowered), None, "{tile:?}");
+        // Before each half, before the slot is given back, and before the block ends; panel by panel there would be more.
+        assert_eq!(waits(&lowered), 4, "{tile:?}");
+        for &steps in all_steps {
+            let extents = [tile[0] as usize + 72, tile[1] as usize + 8, 64 * steps.max(1) as usize];
+            let case = Case { extents, steps, tile, turned: PLAIN, counted: false };
+            check::<bf16, bf16>(&lowered, &case, false);
+        }
+    }
+}
+
 /// Slots are counted through loops in loops, and from loop to loop.
 #[test]
 fn many_loops() {

@@ -156,10 +156,20 @@ pub fn softmax_causal<T: Padded, U: Float>(
     row: InParts,
 ) {
     let whole = [1, row.parts * row.width];
-    let later = program_id(0) + rows_ahead::<T>(whole[1]);
+    // A program is a row, in order where the rows are so long that a few of them are all that is under way.
+    let of = |program: Val<u32>| if row.blocks == 1 { from_both_ends(program, x.extent(0)) } else { program };
+    let (i, later) = (of(program_id(0)), of(program_id(0) + rows_ahead::<T>(whole[1])));
     up_to(x, seen_by(later, queries, x.extent(1))).tile(whole).block((later, 0)).prefetch();
-    let seen = seen_by(program_id(0), queries, x.extent(1));
-    of_seen(x, y, seen, (scale, falls), form, row);
+    of_seen(x, y, (i, seen_by(i, queries, x.extent(1))), (scale, falls), form, row);
+}
+
+/// The row of a program, if those that see little and those that see much take turns. What programs that run together read and write is then
+/// the same at all times: in order, long spans of little but writing take turns with long spans of much to compute, which costs 2 to 5
+/// percent of what the memory of an H200 can do. A program that is not there has a row that is not there.
+#[device]
+fn from_both_ends(program: Val<u32>, rows: Val<u32>) -> Val<u32> {
+    let row = select(program % 2 == 0, program / 2, rows - 1 - program / 2);
+    select(program < rows, row, program)
 }
 
 /// [`softmax_positions()`], one row by a program; `falls` says whether the scale is negative.
@@ -173,43 +183,44 @@ pub fn softmax_to_position<T: Padded, U: Float>(
     falls: bool,
     row: InParts,
 ) {
-    let seen = columns_to(positions.load_scalar((program_id(0), 0)));
-    of_seen(x, y, seen, (scale, falls), form, row);
+    let i = program_id(0);
+    let seen = columns_to(positions.load_scalar((i, 0)));
+    of_seen(x, y, (i, seen), (scale, falls), form, row);
 }
 
-/// Softmax of the row of this program over the columns that are seen. Long rows are seen up to somewhere in their last part more often than
-/// not: then no other part has to be asked for. Of short ones, code for both would take registers that more rows are worth.
+/// Softmax of row `i` over the columns that are seen. Long rows are seen up to somewhere in their last part more often than not: then no other
+/// part has to be asked for. Of short ones, code for both would take registers that more rows are worth.
 #[device]
 fn of_seen<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
-    seen: Val<u32>,
+    (i, seen): (Val<u32>, Val<u32>),
     scale: (Val<f32>, bool),
     form: Form,
     row: InParts,
 ) {
     let before_last = row.parts - 1;
     if row.blocks == 1 {
-        of_first(x, y, seen, scale, form, (row, 0));
+        of_first(x, y, (i, seen), scale, form, (row, 0));
     } else if seen > before_last * row.width {
-        of_first(x, y, seen, scale, form, (row, before_last));
+        of_first(x, y, (i, seen), scale, form, (row, before_last));
     } else {
-        of_first(x, y, seen, scale, form, (row, 0));
+        of_first(x, y, (i, seen), scale, form, (row, 0));
     }
 }
 
-/// Softmax of the row of this program over its first columns. Parts of the row that are not seen are not read and cost next to nothing, and
-/// only the part where the last column is seen asks for each column whether it is. So many parts of the row as `surely` says are seen.
+/// Softmax of row `i` over its first columns. Parts of the row that are not seen are not read and cost next to nothing, and only the part where
+/// the last column is seen asks for each column whether it is. So many parts of the row as `surely` says are seen.
 #[device]
 fn of_first<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
-    seen: Val<u32>,
+    (i, seen): (Val<u32>, Val<u32>),
     (scale, falls): (Val<f32>, bool),
     form: Form,
     (row, surely): (InParts, u32),
 ) {
-    let (i, shape) = (program_id(0), [1, row.width]);
+    let shape = [1, row.width];
     let (x, y) = (up_to(x, seen).tile(shape), y.tile(shape));
     let parts = 0..row.parts;
     let is_seen = |part: u32| if part < surely { val(true) } else { seen > part * row.width };

@@ -125,8 +125,7 @@ impl Lowering<'_> {
 
     /// The program of this block; or one after the other, with what the next one needs on its way while the one before stores.
     fn all_programs(&mut self) -> Result<()> {
-        let body = self.source.body();
-        let Some(programs) = self.programs else { return self.region(body) };
+        let Some(programs) = self.programs else { return self.one_program() };
         let special =
             |this: &mut Self, which: Special| this.value(Opcode::Special, [], [which.into()], Type::U32);
         let (first, apart) = (special(self, Special::CtaidX), special(self, Special::NctaidX));
@@ -136,7 +135,13 @@ impl Lowering<'_> {
         if self.teams() > 1 && !self.loads {
             return self.own_programs([first, all, apart]);
         }
-        self.programs_from([first, all, apart], |this, _| this.region(body))
+        self.programs_from([first, all, apart], |this, _| this.one_program())
+    }
+
+    fn one_program(&mut self) -> Result<()> {
+        self.region(self.source.body())?;
+        self.give_back();
+        Ok(())
     }
 
     /// A loop over the numbers of programs; `program` does what is to be done for each.
@@ -554,13 +559,6 @@ impl Lowering<'_> {
     /// The products in a loop body, without those in loops inside of it.
     pub(super) fn products_of(&self, body: Region) -> HashSet<Op> {
         self.source.region(body).ops.iter().copied().filter(|&op| self.is_product(op)).collect()
-    }
-
-    /// Whether all products of a loop body read both factors from shared memory.
-    pub(super) fn all_from_memory(&self, body: Region) -> bool {
-        let products = self.pipeline.iter().flat_map(|pipeline| &pipeline.products);
-        let here = self.products_of(body);
-        products.filter(|(op, _)| here.contains(op)).all(|(_, p)| !matches!(p.left, Left::Registers(_)))
     }
 
     /// Whether warpgroups multiply here.

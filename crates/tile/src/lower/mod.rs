@@ -216,6 +216,7 @@ fn lower_with(
         exchanges,
         loads: false,
         turn: None,
+        lent: None,
         rounds: 0,
         kept: HashMap::new(),
         places: HashMap::new(),
@@ -339,6 +340,8 @@ struct Lowering<'a> {
     loads: bool,
     /// The iteration of a loop whose factors are loaded ahead.
     turn: Option<Turn>,
+    /// The slot of a loop's last round that is not given back yet, and whether there was a round.
+    lent: Option<(Value, Value)>,
     /// Loops around what is being lowered.
     rounds: u32,
     /// Left factors that stay in shared memory while a loop runs.

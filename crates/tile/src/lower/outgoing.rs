@@ -3,16 +3,20 @@
 //!
 //! The tile is written panel by panel, 128 bytes of every row, in the swizzle that the tensor map names: neighbouring lanes of an accumulator
 //! hold different rows, and without it they would meet at the same banks. A ring of panels is enough, as each is free again when the engine
-//! has read it. What lies outside of the tensor the engine leaves out. Where warpgroups have programs of their own, so each has panels, of half
-//! the rows: while one stores, the other multiplies, and what matters are the slots that the panels leave room for.
+//! has read it; but whoever writes then waits for that. So if there is room for half of the panels, the slot of the program's last factors lends
+//! room for the others, and is given back when the engine has read them: one half is on its way while the other is written, and nobody waits.
+//! What lies outside of the tensor the engine leaves out.
+//!
+//! Where warpgroups have programs of their own, so each has panels, of half the rows: while one stores, the other multiplies, and what matters
+//! are the slots that the panels leave room for.
 //!
 //! Contract: the store stands in the body of the program, once, does not start before its tensor, and nothing else touches that: the copies
 //! are not ordered with other accesses of the program. One store of a function has this; others are made by threads.
 
 use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec, TileBoxes, smem_tile};
 use tilewright_ir::{
-    AccessKind, Bytes, Cmp, Count, Element, FenceProxy, Flags, Func, Op, OpData, Opcode, Rank, Space, Type,
-    Value,
+    AccessKind, Bytes, Cmp, Count, Element, FenceProxy, Flags, Func, Op, OpData, Opcode, Rank, Region, Space,
+    Type, Value,
 };
 use tilewright_passes::Alignment;
 
@@ -44,8 +48,9 @@ pub(super) struct Outgoing {
     pub(super) panels: u32,
     pub(super) across: u32,
     pub(super) panel_bytes: u32,
-    /// Panels that shared memory has room for.
+    /// Panels that shared memory has room for, and the loop whose last slot lends as much again.
     pub(super) slots: u32,
+    pub(super) lender: Option<Region>,
     /// How many times: once for each team.
     pub(super) teams: u32,
     /// Which of the tensor maps.
@@ -94,6 +99,7 @@ impl Outgoing {
                 across,
                 panel_bytes,
                 slots: 0,
+                lender: None,
                 teams,
                 map: 0,
             })
@@ -202,6 +208,11 @@ impl Lowering<'_> {
         let (Some(vector), Some(panels)) = (out.vector(&layout, size), self.panels) else {
             return false;
         };
+        let lent = self.lent.zip(self.ring).filter(|_| out.lender.is_some());
+        let lent = lent.map(|((slot, _), ring)| self.slot_at(&ring, slot, 0));
+        if out.lender.is_some() && lent.is_none() {
+            return false;
+        }
         let tile = self.tile_in(value, &layout);
         let element = self.element(value);
 
@@ -223,36 +234,46 @@ impl Lowering<'_> {
             (row, self.binary(Opcode::Mul, column, size_value))
         };
         let down = self.binary(Opcode::Mul, row, span);
-        let line = self.value(Opcode::PtrAdd, [panels, down], [], SHARED);
         let pattern = self.binary(Opcode::And, row, mask);
         let pattern = self.binary(Opcode::Shl, pattern, shift);
         let moved = self.binary(Opcode::Xor, across, pattern);
-        let chunks: Vec<Value> = (0..SPAN / CHUNK)
-            .map(|chunk| {
-                let further = self.u32(chunk * CHUNK);
-                let place = self.binary(Opcode::Xor, moved, further);
-                self.value(Opcode::PtrAdd, [line, place], [], SHARED)
-            })
-            .collect();
+        let chunks_from = |this: &mut Self, base: Value| -> Vec<Value> {
+            let line = this.value(Opcode::PtrAdd, [base, down], [], SHARED);
+            let chunk = |chunk: u32| {
+                let further = this.u32(chunk * CHUNK);
+                let place = this.binary(Opcode::Xor, moved, further);
+                this.value(Opcode::PtrAdd, [line, place], [], SHARED)
+            };
+            (0..SPAN / CHUNK).map(chunk).collect()
+        };
 
         let parts = Box3::of(data, 2);
         let starts = [parts.starts[1], parts.starts[0]].map(|start| self.scalar(start));
         let map = self.map_values[out.map];
-        for panel in 0..out.panels {
-            let slot = panel % out.slots * out.panel_bytes;
-            let (down, right) = (panel / out.across, panel % out.across);
+        // So many panels are written at once, and so many times before the room of the first is needed again.
+        let (at_once, times) = if lent.is_some() { (out.slots, 2) } else { (1, out.slots) };
+        for (turn, first_panel) in (0..out.panels).step_by(at_once as usize).enumerate() {
+            let turn = u32::try_from(turn).unwrap_or(0) % times;
+            let (base, offset) = match lent {
+                Some(slot) if turn == 0 => (slot, 0),
+                Some(_) => (panels, 0),
+                None => (panels, turn * out.panel_bytes),
+            };
+            let chunks = chunks_from(self, base);
             self.on_first(|this| {
-                this.push(Opcode::BulkWait, [], [Count(out.slots - 1).into(), Flags::READ.into()], []);
+                this.push(Opcode::BulkWait, [], [Count(times - 1).into(), Flags::READ.into()], []);
             });
             self.block_barrier();
             for first in (0..layout.count()).step_by(vector as usize) {
-                let offset = layout.offset(first);
-                let across = offset[1] * size;
-                if (offset[0] / out.rows, across / SPAN) != (down, right) {
+                let place = layout.offset(first);
+                let across = place[1] * size;
+                let panel = place[0] / out.rows * out.across + across / SPAN;
+                if !(first_panel..first_panel + at_once).contains(&panel) {
                     continue;
                 }
                 let chunk = chunks[(across % SPAN / CHUNK) as usize];
-                let place = self.further(chunk, slot + offset[0] % out.rows * SPAN + across % CHUNK);
+                let offset = offset + (panel - first_panel) * out.panel_bytes;
+                let place = self.further(chunk, offset + place[0] % out.rows * SPAN + across % CHUNK);
                 let values = tile.registers[first..first + vector as usize].to_vec();
                 if as_matrices {
                     let matrices = self.packed(values, Type::Vector(element, 8));
@@ -271,20 +292,38 @@ impl Lowering<'_> {
             self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
             self.block_barrier();
             self.on_first(|this| {
-                for part in out.boxes.boxes.iter().filter(|part| part.offset / out.panel_bytes == right) {
-                    let from = this.further(panels, slot + part.offset % out.panel_bytes);
-                    let mut operands = vec![map, from];
-                    let [column, row] = part.coordinates;
-                    for (start, offset) in starts.into_iter().zip([column, row + down * out.rows]) {
-                        let offset = this.constant(Type::I32, u64::from(offset));
-                        operands.push(this.binary(Opcode::Add, start, offset));
+                for panel in first_panel..first_panel + at_once {
+                    let (down, right) = (panel / out.across, panel % out.across);
+                    let offset = offset + (panel - first_panel) * out.panel_bytes;
+                    for part in out.boxes.boxes.iter().filter(|part| part.offset / out.panel_bytes == right) {
+                        let from = this.further(base, offset + part.offset % out.panel_bytes);
+                        let mut operands = vec![map, from];
+                        let [column, row] = part.coordinates;
+                        for (start, offset) in starts.into_iter().zip([column, row + down * out.rows]) {
+                            let offset = this.constant(Type::I32, u64::from(offset));
+                            operands.push(this.binary(Opcode::Add, start, offset));
+                        }
+                        this.push(Opcode::TmaStore, operands, [Rank(2).into()], []);
                     }
-                    this.push(Opcode::TmaStore, operands, [Rank(2).into()], []);
                 }
                 this.push(Opcode::BulkCommit, [], [], []);
             });
         }
+        if lent.is_some() {
+            // The thread that gives the slot back for its warpgroup is the one that waits; the others go on.
+            self.on_first(|this| {
+                this.push(Opcode::BulkWait, [], [Count(times - 1).into(), Flags::READ.into()], []);
+            });
+            self.give_back();
+        }
         true
+    }
+
+    /// Gives back the slot that panels were lent from, or would have been.
+    pub(super) fn give_back(&mut self) {
+        if let Some((slot, any)) = self.lent.take() {
+            self.release(slot, Some(any));
+        }
     }
 
     /// Before the block ends, the engine must have read all that it is to copy.

@@ -329,7 +329,7 @@ impl Pipeline {
             let shapes: Vec<Shape> = sums.iter().filter_map(shape).collect();
             let is_product = |extents: &[u32]| shapes.iter().any(|s| s.extents() == extents);
             let outgoing = Outgoing::of(func, analysis.align, teams, is_product);
-            if let Some(mut outgoing) = outgoing.and_then(|outgoing| self.make_room(&outgoing, room)) {
+            if let Some(mut outgoing) = outgoing.and_then(|outgoing| self.make_room(func, &outgoing, room)) {
                 let spec = outgoing.boxes.spec.clone();
                 outgoing.map = analysis.map(outgoing.op, &spec, (1, None), &mut self.maps);
                 self.outgoing = Some(outgoing);
@@ -348,21 +348,62 @@ impl Pipeline {
 
     /// Gives a store as many panels as leave the ring what it needs: four slots, or three if there is no other way; with teams, which store
     /// while another multiplies, as many slots as the fewest panels leave.
-    fn make_room(&mut self, outgoing: &Outgoing, room: impl Fn(&Pipeline) -> (u32, u32)) -> Option<Outgoing> {
-        let enough = outgoing.panels.min(2);
+    fn make_room(
+        &mut self,
+        func: &Func,
+        outgoing: &Outgoing,
+        room: impl Fn(&Pipeline) -> (u32, u32),
+    ) -> Option<Outgoing> {
+        let lender = self.lender(func, outgoing.op).filter(|_| self.teams == 1);
+        let slot_bytes = self.slot_bytes;
+        let with = |slots: u32| {
+            let half = slots * outgoing.panel_bytes;
+            let fits = 2 * slots == outgoing.panels && half <= slot_bytes && slot_bytes.is_multiple_of(1024);
+            Outgoing { slots, lender: lender.filter(|_| fits), ..outgoing.clone() }
+        };
+        let is_enough = |out: &Outgoing| out.slots >= out.panels.min(2) || out.lender.is_some();
+        let ways: Vec<Outgoing> = outgoing.rings().map(with).filter(is_enough).collect();
         if self.teams > 1 {
-            let slots = outgoing.rings().filter(|slots| *slots >= enough).last().unwrap_or(enough);
-            self.outgoing = Some(Outgoing { slots, ..outgoing.clone() });
+            self.outgoing = ways.last().cloned();
         }
         let most = room(self).1;
         let wanted = if self.teams > 1 { [most; 2] } else { [most.min(4), most.min(3)] };
-        let ways = wanted.into_iter().flat_map(|stages| outgoing.rings().map(move |slots| (stages, slots)));
-        let found = ways.filter(|(_, slots)| *slots >= enough).find_map(|(stages, slots)| {
-            self.outgoing = Some(Outgoing { slots, ..outgoing.clone() });
-            (room(self).1 >= stages).then(|| self.outgoing.clone()).flatten()
+        let found = wanted.into_iter().find_map(|stages| {
+            let leaves = |way: &&Outgoing| {
+                self.outgoing = Some((*way).clone());
+                room(self).1 >= stages
+            };
+            ways.iter().find(leaves).cloned()
         });
         self.outgoing = None;
         found
+    }
+
+    /// The loop whose last slot can lend room to a store: the last one with factors of a program, if it stands before the store and its slots are
+    /// given back a round later, so that there is a last one that all have done with.
+    fn lender(&self, func: &Func, store: Op) -> Option<Region> {
+        let ops = &func.region(func.body()).ops;
+        let has_factors = |region: Region| {
+            let mut inside = Vec::new();
+            func.walk_region(region, &mut inside);
+            inside.iter().any(|op| self.loads.contains_key(op))
+        };
+        let ahead = |op: &Op| func.op(*op).regions.iter().any(|&region| has_factors(region));
+        let last = *ops.iter().rfind(|op| ahead(op))?;
+        let comes_before = ops.iter().take_while(|op| **op != store).any(|&op| op == last);
+        let data = func.op(last);
+        let whole = data.regions.iter().all(|region| self.groups.contains_key(region));
+        (comes_before && whole && data.code == Opcode::For && self.defers(func, data)).then(|| data.regions[0])
+    }
+
+    /// Whether the slots of a loop are given back one round later, while the next multiplication runs: no sum has to be looked at before, and
+    /// both factors are read from shared memory.
+    pub(super) fn defers(&self, func: &Func, data: &OpData) -> bool {
+        let products = func.region(data.regions[0]).ops.iter().filter_map(|op| self.products.get(op));
+        let products: Vec<&Product> = products.collect();
+        !products.is_empty()
+            && products.len() == self.in_place(func, data).len()
+            && products.iter().all(|product| !matches!(product.left, Left::Registers(_)))
     }
 
     /// Whether programs may take turns in a block: each has as many products as the others, so that nobody waits for a long one.

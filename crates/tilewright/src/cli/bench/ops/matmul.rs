@@ -13,7 +13,7 @@ use super::subject::Subject;
 /// `c = a b`, a tile by a program, eight rows of tiles at a time.
 #[kernel]
 fn matmul<T: Float + Factor<T, f32>>(a: View<T, 2>, b: View<T, 2>, c: View<T, 2>, m: u32, n: u32, k: u32) {
-    let own = c.partition_grouped([m, n], 8);
+    let own = c.partition_grouped([m, n], std::env::var("TW_GROUP").map_or(8, |g| g.parse().unwrap()));
     let mut acc = Tile::<f32>::zeros([m, n]);
     for step in 0..a.extent(1).div_ceil(k) {
         let a = a.tile([m, k]).at((own.start(0), step * k)).load();
