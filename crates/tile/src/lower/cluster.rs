@@ -139,7 +139,7 @@ impl Lowering<'_> {
     }
 
     /// What is done by threads for which a condition holds; by all if there is none.
-    fn only_if(&mut self, condition: Option<Value>, what: impl FnOnce(&mut Self)) {
+    pub(super) fn only_if(&mut self, condition: Option<Value>, what: impl FnOnce(&mut Self)) {
         let Some(condition) = condition else { return what(self) };
         let op = self.push(Opcode::If, [condition], [], []);
         let _ = self.fill(op, |this, _| {

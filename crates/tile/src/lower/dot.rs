@@ -183,24 +183,33 @@ impl Lowering<'_> {
         }
     }
 
-    /// Takes the sums out of the accumulators when the loop has ended; if it had no round, there are none.
+    /// Takes the sums out of the accumulators when the loop has ended; if it had no round, they are what the loop starts from.
     pub(super) fn end_sums(&mut self, data: &OpData, places: &HashMap<usize, Op>, any: Value) {
         let mut sorted: Vec<(usize, Op)> = places.iter().map(|(&i, &op)| (i, op)).collect();
         sorted.sort_unstable();
         for (i, op) in sorted {
             let Some(own) = self.places.remove(&op) else { continue };
             let (from, result) = (data.operands[3 + i], data.results[i]);
+            if matches!(self.held[from.index()], Some(Held::Splat(value)) if self.is_zero(value)) {
+                let none = self.push(Opcode::If, [any], [], []);
+                let _ = self.fill(none, |_, _| Ok(Vec::new()));
+                let _ = self.fill(none, |this, _| {
+                    this.set_sums(op, &own, from);
+                    Ok(Vec::new())
+                });
+                self.take_sums(op, &own, result);
+                continue;
+            }
             self.take_sums(op, &own, result);
             let (tile, element) = (self.tile(result), self.element(result));
             let start = self.tile_in(from, &tile.layout).registers;
-            let zero = matches!(self.held[from.index()], Some(Held::Splat(value)) if self.is_zero(value));
             let registers = tile
                 .registers
                 .iter()
                 .zip(start)
                 .map(|(&sum, start)| {
                     let ty = Type::Scalar(element);
-                    let whole = if zero { sum } else { self.value(Opcode::Add, [sum, start], [], ty) };
+                    let whole = self.value(Opcode::Add, [sum, start], [], ty);
                     self.value(Opcode::Select, [any, whole, start], [], ty)
                 })
                 .collect();

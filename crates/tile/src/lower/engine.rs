@@ -8,11 +8,13 @@
 //! math:    wait until slot is full;  multiply from it (wgmma);          next slot; give the slot before back
 //! ```
 //!
-//! Both sides go through the same loops, so both count slots alike. Two warpgroups may each have programs of their own ([`teams`](super::teams)).
+//! Both sides go through the same loops, so both count slots alike. Two warpgroups may each have programs of their own ([`teams`](super::teams)),
+//! and if there is a warp to spare, it stores ([`storer`](super::storer)).
 //! Where a block has several programs, the loader goes through every other one from its end, if it is nothing but a sum: sums of products are
 //! not rounded in any particular order.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::rc::Rc;
 
 use tilewright_hardware::{Major, MatrixDescriptor, SwizzleMode, smem_tile};
@@ -24,7 +26,7 @@ use tilewright_ir::{
 use super::assign::Box3;
 use super::dot::{Lines, warpgroup_rows};
 use super::layout::Layout;
-use super::pipeline::{Form, Left, Outer, Pipeline, Product};
+use super::pipeline::{Form, Left, Outer, Product};
 use super::{Lowering, Result};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
@@ -59,10 +61,10 @@ impl Ring {
 const MATH_REGISTERS: u32 = 232;
 const LOADER_REGISTERS: u32 = 40;
 
-/// Warps beside those that multiply, of which one thread loads: a warpgroup where two multiply and one block has a multiprocessor to itself, so
+/// Warps beside those that multiply, if that many blocks share a multiprocessor, of which one thread loads: a warpgroup where two multiply and one block has a multiprocessor to itself, so
 /// that it can leave its registers to them. One warp more than eight would cost each thread a quarter of its registers.
-pub(super) fn loaders(pipeline: &Pipeline) -> u32 {
-    if pipeline.teams * pipeline.warps == 8 && pipeline.blocks == 1 { 4 } else { 1 }
+pub(super) fn loaders(math: u32, blocks: u32) -> u32 {
+    if math == 8 && blocks == 1 { 4 } else { 1 }
 }
 
 impl Lowering<'_> {
@@ -71,7 +73,7 @@ impl Lowering<'_> {
         let Some(pipeline) = &self.pipeline else { return Ok(()) };
         let (stages, slot_bytes) = (pipeline.stages, pipeline.slot_bytes);
         let math = pipeline.teams * pipeline.warps;
-        let (loaders, alone) = (loaders(pipeline), pipeline.blocks == 1);
+        let (loaders, alone) = (loaders(math, pipeline.blocks), pipeline.blocks == 1);
         let shared = |this: &mut Self, bytes: u32, align: u32| {
             this.early(Opcode::Shared, [], [Bytes(bytes).into(), Align(align).into()], SHARED)
         };
@@ -86,56 +88,76 @@ impl Lowering<'_> {
         let (zero, one) = (self.u32(0), self.u32(1));
         let signals = Signals { full, empty, phase: zero };
         let ring = Ring { tiles, stages, slot: zero, signals: Some(signals) };
-        let ahead = Ring { signals: Some(Signals { phase: one, ..signals }), ..ring };
-        let role = |first: u32, end: u32| Warps {
-            start: u16::try_from(first).unwrap_or(0),
-            end: u16::try_from(end).unwrap_or(0),
-        };
         // A fresh barrier counts as completed with parity 1: the first round of the loader does not wait.
-        for (name, warps, registers, ring, loads) in [
-            ("math", role(0, math), MATH_REGISTERS, ring, false),
-            ("loader", role(math, math + loaders), LOADER_REGISTERS, ahead, true),
-        ] {
-            self.ring = Some(ring);
-            self.loads = loads;
-            let mut attrs = vec![tilewright_ir::Attr::text(name), warps.into()];
-            attrs.extend((loaders > 1).then_some(Registers(registers).into()));
-            let op = self.push(Opcode::Role, [], attrs, []);
-            self.fill(op, |this, _| {
-                if !loads {
-                    this.all_programs()?;
-                    this.end_copies();
-                    return Ok(Vec::new());
-                }
-                let all = this.u32(u32::MAX);
-                let elected = this.value(Opcode::Elect, [all], [], Type::BOOL);
-                let thread = this.value(Opcode::Special, [], [Special::TidX.into()], Type::U32);
-                let (five, first) = (this.u32(5), this.u32(math));
-                let warp = this.binary(Opcode::Shr, thread, five);
-                let first = this.value(Opcode::Cmp, [warp, first], [Cmp::Eq.into()], Type::BOOL);
-                let one = if loaders > 1 { this.binary(Opcode::And, elected, first) } else { elected };
-                let only = this.push(Opcode::If, [one], [], []);
-                this.fill(only, |this, _| this.all_programs().map(|()| Vec::new()))?;
-                this.fill(only, |_, _| Ok(Vec::new()))?;
-                Ok(Vec::new())
-            })?;
-        }
-        Ok(())
+        let ahead = Ring { signals: Some(Signals { phase: one, ..signals }), ..ring };
+        let parameters = self.held.clone();
+        let registers = |registers: u32| (loaders > 1).then_some(registers);
+
+        self.ring = Some(ring);
+        self.role(("math", 0..math), registers(MATH_REGISTERS), |this| {
+            this.all_programs()?;
+            this.end_copies();
+            Ok(())
+        })?;
+        self.loads = true;
+        self.role(("loader", math..math + loaders), registers(LOADER_REGISTERS), |this| {
+            let all = this.u32(u32::MAX);
+            let elected = this.value(Opcode::Elect, [all], [], Type::BOOL);
+            let thread = this.value(Opcode::Special, [], [Special::TidX.into()], Type::U32);
+            let (five, first, second) = (this.u32(5), this.u32(math), this.u32(math + 1));
+            let warp = this.binary(Opcode::Shr, thread, five);
+            let first = this.value(Opcode::Cmp, [warp, first], [Cmp::Eq.into()], Type::BOOL);
+            let one = if loaders > 1 { this.binary(Opcode::And, elected, first) } else { elected };
+            (this.ring, this.held) = (Some(ahead), parameters.clone());
+            this.only_where(one, Self::all_programs)?;
+            if this.handed_out {
+                let second = this.value(Opcode::Cmp, [warp, second], [Cmp::Eq.into()], Type::BOOL);
+                (this.ring, this.held) = (Some(ring), parameters);
+                this.only_where(second, Self::store_programs)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// What some warps do, each thread of them with so many registers if that is not as many as all have.
+    fn role(
+        &mut self,
+        (name, warps): (&str, Range<u32>),
+        registers: Option<u32>,
+        body: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        let [start, end] = [warps.start, warps.end].map(|warp| u16::try_from(warp).unwrap_or(0));
+        let mut attrs = vec![tilewright_ir::Attr::text(name), Warps { start, end }.into()];
+        attrs.extend(registers.map(|registers| Registers(registers).into()));
+        let op = self.push(Opcode::Role, [], attrs, []);
+        self.fill(op, |this, _| body(this).map(|()| Vec::new()))
+    }
+
+    fn only_where(&mut self, condition: Value, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let op = self.push(Opcode::If, [condition], [], []);
+        self.fill(op, |this, _| body(this).map(|()| Vec::new()))?;
+        self.fill(op, |_, _| Ok(Vec::new()))
     }
 
     /// The program of this block; or one after the other, with what the next one needs on its way while the one before stores.
     fn all_programs(&mut self) -> Result<()> {
-        let Some(programs) = self.programs else { return self.one_program() };
+        if self.programs.is_none() {
+            return self.one_program();
+        }
+        let bounds = self.bounds_of_programs();
+        if self.teams() > 1 && !self.loads {
+            return self.own_programs(bounds);
+        }
+        self.programs_from(bounds, |this, _| this.one_program())
+    }
+
+    /// The number of the first program of this block, of all programs, and how far those of this block are apart, if programs take turns.
+    pub(super) fn bounds_of_programs(&mut self) -> [Value; 3] {
         let special =
             |this: &mut Self, which: Special| this.value(Opcode::Special, [], [which.into()], Type::U32);
         let (first, apart) = (special(self, Special::CtaidX), special(self, Special::NctaidX));
-        let [width, height, depth] = programs;
-        let layer = self.binary(Opcode::Mul, width, height);
-        let all = self.binary(Opcode::Mul, layer, depth);
-        if self.teams() > 1 && !self.loads {
-            return self.own_programs([first, all, apart]);
-        }
-        self.programs_from([first, all, apart], |this, _| this.one_program())
+        let all = self.programs.into_iter().flatten().reduce(|a, b| self.binary(Opcode::Mul, a, b));
+        [first, all.unwrap_or(first), apart]
     }
 
     fn one_program(&mut self) -> Result<()> {
@@ -163,7 +185,7 @@ impl Lowering<'_> {
             let number = this.builder.func.add_arg(region, Type::U32);
             let ring: Vec<Value> = types.iter().map(|&ty| this.builder.func.add_arg(region, ty)).collect();
             this.set_ring(&ring);
-            if this.loads {
+            if this.loads && this.stores.is_none() {
                 let (turn, one) = (this.binary(Opcode::Div, number, apart), this.u32(1));
                 let odd = this.binary(Opcode::And, turn, one);
                 this.backwards = Some(this.value(Opcode::Cmp, [odd, one], [Cmp::Eq.into()], Type::BOOL));
@@ -532,6 +554,22 @@ impl Lowering<'_> {
             Ok(Vec::new())
         });
         let _ = self.fill(op, |_, _| Ok(Vec::new()));
+    }
+
+    /// Math: gives back the slot of the last round of a loop, if nobody has been lent it.
+    pub(super) fn give_back(&mut self) {
+        if let Some((slot, any)) = self.lent.take() {
+            self.release(slot, Some(any));
+        }
+    }
+
+    /// One thread: gives a slot back for all warpgroups that have multiplied from it.
+    pub(super) fn release_for_all(&mut self, slot: Value) {
+        let Some(signals) = self.ring.and_then(|ring| ring.signals) else { return };
+        let empty = self.barrier_at(signals.empty, slot);
+        for _ in 0..self.team().warps / 4 {
+            self.push(Opcode::MbarArrive, [empty], [], []);
+        }
     }
 
     /// Where the ring stands, to be carried by a loop: the slot, and with signals the phase.

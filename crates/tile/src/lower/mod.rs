@@ -7,7 +7,7 @@
 //! * [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`rearrange`] for shapes, [`control`] for loops and branches;
 //! * [`memory`] for what moves to and from global memory, [`fetch`] and [`grids`] for when that may begin;
 //! * [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves. A [`pipeline`] loads their [`factors`] ahead, by the copy
-//!   [`engine`] or by [`copies`] of all threads, for one program at a time or for [`teams`] that have their own;
+//!   [`engine`] or by [`copies`] of all threads, for one program at a time or for [`teams`] that have their own; a [`storer`] takes what comes out;
 //! * [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks;
 //! * [`sink`] puts what threads know of themselves to where it is needed.
 //!
@@ -38,6 +38,7 @@ mod pressure;
 mod rearrange;
 mod scan;
 mod sink;
+mod storer;
 mod teams;
 mod threads;
 
@@ -181,7 +182,8 @@ fn lower_with(
     let specialises = pipeline.as_ref().is_some_and(|pipeline| pipeline.mechanism == Mechanism::Engine);
     let mut target = Func::new(func.name.clone());
     target.launch = func.launch;
-    let loaders = pipeline.as_ref().filter(|_| specialises).map_or(0, engine::loaders);
+    let beside = |p: &Pipeline| engine::loaders(p.teams * p.warps, p.blocks);
+    let loaders = pipeline.as_ref().filter(|_| specialises).map_or(0, beside);
     let teams = pipeline.as_ref().map_or(1, |pipeline| pipeline.teams);
     target.launch.threads = Some([(teams * plan.team.warps + loaders) * 32, 1, 1]);
     let blocks = pipeline.as_ref().map_or_else(|| threads::resident(&plan, func), |pipeline| pipeline.blocks);
@@ -217,6 +219,8 @@ fn lower_with(
         loads: false,
         turn: None,
         lent: None,
+        handed_out: false,
+        stores: None,
         rounds: 0,
         kept: HashMap::new(),
         places: HashMap::new(),
@@ -342,6 +346,9 @@ struct Lowering<'a> {
     turn: Option<Turn>,
     /// The slot of a loop's last round that is not given back yet, and whether there was a round.
     lent: Option<(Value, Value)>,
+    /// Whether what is stored is left to a warp that stores; and if this is its code, the slots that a program takes.
+    handed_out: bool,
+    stores: Option<Value>,
     /// Loops around what is being lowered.
     rounds: u32,
     /// Left factors that stay in shared memory while a loop runs.
@@ -402,10 +409,21 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// What the warp that loads ahead does: scalars, loops, and the copies.
+    /// What a warp that loads ahead or stores does: scalars, loops, and the copies.
     fn loader_op(&mut self, op: Op, data: &OpData) -> Result<()> {
         let scalars = data.results.iter().any(|&result| self.source.ty(result).shape().is_none());
         let ahead = data.regions.iter().any(|&region| self.runs_ahead(region));
+        if let Some(slots) = self.stores {
+            match data.code {
+                Opcode::TileStore if self.is_outgoing(op) => {
+                    self.send_out(data, slots);
+                    return Ok(());
+                }
+                Opcode::TileLoad => return Ok(()),
+                Opcode::For if !scalars => return Ok(()),
+                _ => {}
+            }
+        }
         match data.code {
             Opcode::TileLoad => self.start_copy(op, data),
             Opcode::For if ahead || scalars => self.for_loop(data)?,

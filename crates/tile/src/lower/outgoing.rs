@@ -3,15 +3,16 @@
 //!
 //! The tile is written panel by panel, 128 bytes of every row, in the swizzle that the tensor map names: neighbouring lanes of an accumulator
 //! hold different rows, and without it they would meet at the same banks. A ring of panels is enough, as each is free again when the engine
-//! has read it; but whoever writes then waits for that. So if there is room for half of the panels, the slot of the program's last factors lends
-//! room for the others, and is given back when the engine has read them: one half is on its way while the other is written, and nobody waits.
-//! What lies outside of the tensor the engine leaves out.
+//! has read it; a warp of its own does better, where there is one ([`storer`](super::storer)). What lies outside of the tensor the engine leaves
+//! out.
 //!
 //! Where warpgroups have programs of their own, so each has panels, of half the rows: while one stores, the other multiplies, and what matters
 //! are the slots that the panels leave room for.
 //!
 //! Contract: the store stands in the body of the program, once, does not start before its tensor, and nothing else touches that: the copies
 //! are not ordered with other accesses of the program. One store of a function has this; others are made by threads.
+
+use std::ops::Range;
 
 use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec, TileBoxes, smem_tile};
 use tilewright_ir::{
@@ -20,7 +21,7 @@ use tilewright_ir::{
 };
 use tilewright_passes::Alignment;
 
-use super::Lowering;
+use super::{Lowering, Tile};
 use super::assign::{Box3, bytes, constant, memory_order};
 use super::factors::from_host;
 use super::layout::{Digit, Holder, Layout};
@@ -48,13 +49,36 @@ pub(super) struct Outgoing {
     pub(super) panels: u32,
     pub(super) across: u32,
     pub(super) panel_bytes: u32,
-    /// Panels that shared memory has room for, and the loop whose last slot lends as much again.
+    /// Panels that shared memory has room for, and the loop whose last slot lends as much again if a warp of its own stores.
     pub(super) slots: u32,
     pub(super) lender: Option<Region>,
     /// How many times: once for each team.
     pub(super) teams: u32,
     /// Which of the tensor maps.
     pub(super) map: usize,
+}
+
+/// Some panels of a tile, and where in shared memory the first of them goes.
+pub(super) struct Part {
+    pub(super) panels: Range<u32>,
+    pub(super) base: Value,
+    pub(super) offset: u32,
+}
+
+impl Part {
+    fn offset_of(&self, out: &Outgoing, panel: u32) -> u32 {
+        self.offset + (panel - self.panels.start) * out.panel_bytes
+    }
+}
+
+/// How threads write the tile that they hold.
+pub(super) struct Writer {
+    tile: Tile,
+    element: Element,
+    vector: u32,
+    as_matrices: bool,
+    down: Value,
+    across: Value,
 }
 
 impl Outgoing {
@@ -197,10 +221,16 @@ impl Lowering<'_> {
         self.value(Opcode::PtrAdd, [panels, distance], [], SHARED)
     }
 
+    /// Whether a store is the one that the copy engine makes.
+    pub(super) fn is_outgoing(&self, op: Op) -> bool {
+        let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.as_ref());
+        outgoing.is_some_and(|out| out.op == op)
+    }
+
     /// Makes a store by the copy engine, if it is the one and its tile is held as it must be.
     pub(super) fn copy_out(&mut self, op: Op, data: &OpData) -> bool {
         let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.clone());
-        let Some(out) = outgoing.filter(|out| out.op == op) else { return false };
+        let Some(out) = outgoing.filter(|_| self.is_outgoing(op)) else { return false };
         let value = data.operands[1];
         let (Some(layout), size) = (self.held_layout(value), bytes(self.element(value))) else {
             return false;
@@ -208,15 +238,28 @@ impl Lowering<'_> {
         let (Some(vector), Some(panels)) = (out.vector(&layout, size), self.panels) else {
             return false;
         };
-        let lent = self.lent.zip(self.ring).filter(|_| out.lender.is_some());
-        let lent = lent.map(|((slot, _), ring)| self.slot_at(&ring, slot, 0));
-        if out.lender.is_some() && lent.is_none() {
-            return false;
+        if out.lender.is_some() {
+            return self.hand_out(&out, panels, (value, vector));
         }
-        let tile = self.tile_in(value, &layout);
-        let element = self.element(value);
+        let writer = self.writer(value, vector);
+        let starts = self.starts_of(data);
+        for panel in 0..out.panels {
+            let part = Part { panels: panel..panel + 1, base: panels, offset: panel % out.slots * out.panel_bytes };
+            self.on_first(|this| this.await_reads(out.slots - 1));
+            self.block_barrier();
+            self.write_part(&out, &writer, &part);
+            self.block_barrier();
+            self.on_first(|this| this.send_part(&out, starts, &part));
+        }
+        true
+    }
 
-        // Where the thread writes first, and how the swizzle moves it: its own elements, or a line of the warp's matrices.
+    /// How threads that hold a tile write it to panels, so many elements at once: where each writes first, and how the swizzle moves that. That
+    /// are its own elements, or a line of the warp's matrices.
+    pub(super) fn writer(&mut self, value: Value, vector: u32) -> Writer {
+        let tile = self.tile(value);
+        let (element, layout) = (self.element(value), tile.layout.clone());
+        let size = bytes(element);
         let as_matrices = holds_matrices(&layout, element);
         let vector = if as_matrices { MATRICES } else { vector };
         let (row, column) = (self.base(&layout, 0), self.base(&layout, 1));
@@ -236,102 +279,85 @@ impl Lowering<'_> {
         let down = self.binary(Opcode::Mul, row, span);
         let pattern = self.binary(Opcode::And, row, mask);
         let pattern = self.binary(Opcode::Shl, pattern, shift);
-        let moved = self.binary(Opcode::Xor, across, pattern);
-        let chunks_from = |this: &mut Self, base: Value| -> Vec<Value> {
-            let line = this.value(Opcode::PtrAdd, [base, down], [], SHARED);
-            let chunk = |chunk: u32| {
-                let further = this.u32(chunk * CHUNK);
-                let place = this.binary(Opcode::Xor, moved, further);
-                this.value(Opcode::PtrAdd, [line, place], [], SHARED)
-            };
-            (0..SPAN / CHUNK).map(chunk).collect()
-        };
-
-        let parts = Box3::of(data, 2);
-        let starts = [parts.starts[1], parts.starts[0]].map(|start| self.scalar(start));
-        let map = self.map_values[out.map];
-        // So many panels are written at once, and so many times before the room of the first is needed again.
-        let (at_once, times) = if lent.is_some() { (out.slots, 2) } else { (1, out.slots) };
-        for (turn, first_panel) in (0..out.panels).step_by(at_once as usize).enumerate() {
-            let turn = u32::try_from(turn).unwrap_or(0) % times;
-            let (base, offset) = match lent {
-                Some(slot) if turn == 0 => (slot, 0),
-                Some(_) => (panels, 0),
-                None => (panels, turn * out.panel_bytes),
-            };
-            let chunks = chunks_from(self, base);
-            self.on_first(|this| {
-                this.push(Opcode::BulkWait, [], [Count(times - 1).into(), Flags::READ.into()], []);
-            });
-            self.block_barrier();
-            for first in (0..layout.count()).step_by(vector as usize) {
-                let place = layout.offset(first);
-                let across = place[1] * size;
-                let panel = place[0] / out.rows * out.across + across / SPAN;
-                if !(first_panel..first_panel + at_once).contains(&panel) {
-                    continue;
-                }
-                let chunk = chunks[(across % SPAN / CHUNK) as usize];
-                let offset = offset + (panel - first_panel) * out.panel_bytes;
-                let place = self.further(chunk, offset + place[0] % out.rows * SPAN + across % CHUNK);
-                let values = tile.registers[first..first + vector as usize].to_vec();
-                if as_matrices {
-                    let matrices = self.packed(values, Type::Vector(element, 8));
-                    self.push(Opcode::StMatrix, [place, matrices], [Count(4).into()], []);
-                    continue;
-                }
-                let whole = match values[..] {
-                    [one] => one,
-                    _ => {
-                        let count = u16::try_from(vector).unwrap_or(1);
-                        self.value(Opcode::Pack, values, [], Type::Vector(element, count))
-                    }
-                };
-                self.push(Opcode::Store, [place, whole], [], []);
-            }
-            self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
-            self.block_barrier();
-            self.on_first(|this| {
-                for panel in first_panel..first_panel + at_once {
-                    let (down, right) = (panel / out.across, panel % out.across);
-                    let offset = offset + (panel - first_panel) * out.panel_bytes;
-                    for part in out.boxes.boxes.iter().filter(|part| part.offset / out.panel_bytes == right) {
-                        let from = this.further(base, offset + part.offset % out.panel_bytes);
-                        let mut operands = vec![map, from];
-                        let [column, row] = part.coordinates;
-                        for (start, offset) in starts.into_iter().zip([column, row + down * out.rows]) {
-                            let offset = this.constant(Type::I32, u64::from(offset));
-                            operands.push(this.binary(Opcode::Add, start, offset));
-                        }
-                        this.push(Opcode::TmaStore, operands, [Rank(2).into()], []);
-                    }
-                }
-                this.push(Opcode::BulkCommit, [], [], []);
-            });
-        }
-        if lent.is_some() {
-            // The thread that gives the slot back for its warpgroup is the one that waits; the others go on.
-            self.on_first(|this| {
-                this.push(Opcode::BulkWait, [], [Count(times - 1).into(), Flags::READ.into()], []);
-            });
-            self.give_back();
-        }
-        true
+        let across = self.binary(Opcode::Xor, across, pattern);
+        Writer { tile, element, vector, as_matrices, down, across }
     }
 
-    /// Gives back the slot that panels were lent from, or would have been.
-    pub(super) fn give_back(&mut self) {
-        if let Some((slot, any)) = self.lent.take() {
-            self.release(slot, Some(any));
+    /// Writes some panels, and makes that visible to the engine.
+    pub(super) fn write_part(&mut self, out: &Outgoing, writer: &Writer, part: &Part) {
+        let Writer { tile, element, vector, .. } = writer;
+        let size = bytes(*element);
+        let line = self.value(Opcode::PtrAdd, [part.base, writer.down], [], SHARED);
+        let chunk = |chunk: u32| {
+            let further = self.u32(chunk * CHUNK);
+            let place = self.binary(Opcode::Xor, writer.across, further);
+            self.value(Opcode::PtrAdd, [line, place], [], SHARED)
+        };
+        let chunks: Vec<Value> = (0..SPAN / CHUNK).map(chunk).collect();
+        for first in (0..tile.layout.count()).step_by(*vector as usize) {
+            let place = tile.layout.offset(first);
+            let across = place[1] * size;
+            let panel = place[0] / out.rows * out.across + across / SPAN;
+            if !part.panels.contains(&panel) {
+                continue;
+            }
+            let chunk = chunks[(across % SPAN / CHUNK) as usize];
+            let offset = part.offset_of(out, panel) + place[0] % out.rows * SPAN + across % CHUNK;
+            let place = self.further(chunk, offset);
+            let values = tile.registers[first..first + *vector as usize].to_vec();
+            if writer.as_matrices {
+                let matrices = self.packed(values, Type::Vector(*element, 8));
+                self.push(Opcode::StMatrix, [place, matrices], [Count(4).into()], []);
+                continue;
+            }
+            let whole = match values[..] {
+                [one] => one,
+                _ => {
+                    let count = u16::try_from(*vector).unwrap_or(1);
+                    self.value(Opcode::Pack, values, [], Type::Vector(*element, count))
+                }
+            };
+            self.push(Opcode::Store, [place, whole], [], []);
         }
+        self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
+    }
+
+    /// Where a store begins, along the columns and along the rows.
+    pub(super) fn starts_of(&mut self, data: &OpData) -> [Value; 2] {
+        let parts = Box3::of(data, 2);
+        [parts.starts[1], parts.starts[0]].map(|start| self.scalar(start))
+    }
+
+    /// One thread: starts the copies of some panels.
+    pub(super) fn send_part(&mut self, out: &Outgoing, starts: [Value; 2], part: &Part) {
+        let map = self.map_values[out.map];
+        for panel in part.panels.clone() {
+            let (down, right) = (panel / out.across, panel % out.across);
+            for of_panel in out.boxes.boxes.iter().filter(|of| of.offset / out.panel_bytes == right) {
+                let from =
+                    self.further(part.base, part.offset_of(out, panel) + of_panel.offset % out.panel_bytes);
+                let mut operands = vec![map, from];
+                let [column, row] = of_panel.coordinates;
+                for (start, offset) in starts.into_iter().zip([column, row + down * out.rows]) {
+                    let offset = self.constant(Type::I32, u64::from(offset));
+                    operands.push(self.binary(Opcode::Add, start, offset));
+                }
+                self.push(Opcode::TmaStore, operands, [Rank(2).into()], []);
+            }
+        }
+        self.push(Opcode::BulkCommit, [], [], []);
+    }
+
+    /// One thread: waits until the engine has read all but the last so many parts that it was sent.
+    pub(super) fn await_reads(&mut self, but: u32) {
+        self.push(Opcode::BulkWait, [], [Count(but).into(), Flags::READ.into()], []);
     }
 
     /// Before the block ends, the engine must have read all that it is to copy.
     pub(super) fn end_copies(&mut self) {
-        if self.pipeline.as_ref().is_some_and(|pipeline| pipeline.outgoing.is_some()) {
-            self.on_first(|this| {
-                this.push(Opcode::BulkWait, [], [Count(0).into(), Flags::READ.into()], []);
-            });
+        let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.as_ref());
+        if outgoing.is_some_and(|out| out.lender.is_none()) {
+            self.on_first(|this| this.await_reads(0));
         }
     }
 

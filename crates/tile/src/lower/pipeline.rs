@@ -18,6 +18,7 @@ use tilewright_layout::Composed;
 use tilewright_passes::Alignment;
 
 use super::dot::{self, Lines};
+use super::engine::loaders;
 use super::factors::Analysis;
 use super::outgoing::Outgoing;
 use super::teams::TEAMS;
@@ -329,7 +330,8 @@ impl Pipeline {
             let shapes: Vec<Shape> = sums.iter().filter_map(shape).collect();
             let is_product = |extents: &[u32]| shapes.iter().any(|s| s.extents() == extents);
             let outgoing = Outgoing::of(func, analysis.align, teams, is_product);
-            if let Some(mut outgoing) = outgoing.and_then(|outgoing| self.make_room(func, &outgoing, room)) {
+            let spare = teams == 1 && loaders(self.warps, wanted) > 1;
+            if let Some(mut outgoing) = outgoing.and_then(|outgoing| self.make_room(func, (&outgoing, spare), room)) {
                 let spec = outgoing.boxes.spec.clone();
                 outgoing.map = analysis.map(outgoing.op, &spec, (1, None), &mut self.maps);
                 self.outgoing = Some(outgoing);
@@ -347,14 +349,14 @@ impl Pipeline {
     }
 
     /// Gives a store as many panels as leave the ring what it needs: four slots, or three if there is no other way; with teams, which store
-    /// while another multiplies, as many slots as the fewest panels leave.
+    /// while another multiplies, as many slots as the fewest panels leave. There may be a warp to spare that stores.
     fn make_room(
         &mut self,
         func: &Func,
-        outgoing: &Outgoing,
+        (outgoing, spare): (&Outgoing, bool),
         room: impl Fn(&Pipeline) -> (u32, u32),
     ) -> Option<Outgoing> {
-        let lender = self.lender(func, outgoing.op).filter(|_| self.teams == 1);
+        let lender = self.lender(func, outgoing.op).filter(|_| spare && self.takes_turns(func));
         let slot_bytes = self.slot_bytes;
         let with = |slots: u32| {
             let half = slots * outgoing.panel_bytes;
