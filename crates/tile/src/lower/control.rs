@@ -92,7 +92,7 @@ impl Lowering<'_> {
 
         let products = if ahead && !self.loads { self.products_of(body).len() } else { 0 };
         // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before.
-        let deferred = ahead && !self.loads && self.pipeline.iter().any(|p| p.defers(self.source, data));
+        let deferred = products > 0 && products == places.len() && self.all_from_memory(body);
         let mut operands: Vec<Value> = data.operands[..3].iter().map(|&v| self.scalar(v)).collect();
         let (low, high, step) = (operands[0], operands[1], operands[2]);
         operands.extend(self.flatten_all(&pick(&data.operands[3..]), &carried));
@@ -156,12 +156,7 @@ impl Lowering<'_> {
             let any = self.value(Opcode::Cmp, [low, high], [Cmp::Lt.into()], Type::BOOL);
             self.push(Opcode::WgmmaWait, [], [Count(0).into()], []);
             if deferred {
-                let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.as_ref());
-                let lends = outgoing.is_some_and(|out| out.lender == Some(body));
-                self.lent = Some((results[own + ring.len()], any));
-                if !lends {
-                    self.give_back();
-                }
+                self.release(results[own + ring.len()], Some(any));
             }
             self.end_sums(data, &places, any);
         }

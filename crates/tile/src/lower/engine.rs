@@ -9,9 +9,8 @@
 //! ```
 //!
 //! Both sides go through the same loops, so both count slots alike. Two warpgroups may each have programs of their own ([`teams`](super::teams)),
-//! and if there is a warp to spare, it stores ([`storer`](super::storer)).
-//! Where a block has several programs, the loader goes through every other one from its end, if it is nothing but a sum: sums of products are
-//! not rounded in any particular order.
+//! and where a block has several programs and a warp to spare, that stores ([`storer`](super::storer)). The loader then goes through every other
+//! program from its end, if it is nothing but a sum: sums of products are not rounded in any particular order.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -61,8 +60,9 @@ impl Ring {
 const MATH_REGISTERS: u32 = 232;
 const LOADER_REGISTERS: u32 = 40;
 
-/// Warps beside those that multiply, if that many blocks share a multiprocessor, of which one thread loads: a warpgroup where two multiply and one block has a multiprocessor to itself, so
-/// that it can leave its registers to them. One warp more than eight would cost each thread a quarter of its registers.
+/// Warps beside so many that multiply, if so many blocks share a multiprocessor; one thread of them loads. A warpgroup where two multiply and
+/// one block has a multiprocessor to itself, so that it can leave its registers to them: one warp more than eight would cost each thread a
+/// quarter of its registers.
 pub(super) fn loaders(math: u32, blocks: u32) -> u32 {
     if math == 8 && blocks == 1 { 4 } else { 1 }
 }
@@ -112,7 +112,7 @@ impl Lowering<'_> {
             this.only_where(one, Self::all_programs)?;
             if this.handed_out {
                 let second = this.value(Opcode::Cmp, [warp, second], [Cmp::Eq.into()], Type::BOOL);
-                (this.ring, this.held) = (Some(ring), parameters);
+                (this.ring, this.held) = (None, parameters);
                 this.only_where(second, Self::store_programs)?;
             }
             Ok(())
@@ -140,30 +140,19 @@ impl Lowering<'_> {
     }
 
     /// The program of this block; or one after the other, with what the next one needs on its way while the one before stores.
-    fn all_programs(&mut self) -> Result<()> {
-        if self.programs.is_none() {
-            return self.one_program();
-        }
-        let bounds = self.bounds_of_programs();
-        if self.teams() > 1 && !self.loads {
-            return self.own_programs(bounds);
-        }
-        self.programs_from(bounds, |this, _| this.one_program())
-    }
-
-    /// The number of the first program of this block, of all programs, and how far those of this block are apart, if programs take turns.
-    pub(super) fn bounds_of_programs(&mut self) -> [Value; 3] {
+    pub(super) fn all_programs(&mut self) -> Result<()> {
+        let body = self.source.body();
+        let Some(programs) = self.programs else { return self.region(body) };
         let special =
             |this: &mut Self, which: Special| this.value(Opcode::Special, [], [which.into()], Type::U32);
         let (first, apart) = (special(self, Special::CtaidX), special(self, Special::NctaidX));
-        let all = self.programs.into_iter().flatten().reduce(|a, b| self.binary(Opcode::Mul, a, b));
-        [first, all.unwrap_or(first), apart]
-    }
-
-    fn one_program(&mut self) -> Result<()> {
-        self.region(self.source.body())?;
-        self.give_back();
-        Ok(())
+        let [width, height, depth] = programs;
+        let layer = self.binary(Opcode::Mul, width, height);
+        let all = self.binary(Opcode::Mul, layer, depth);
+        if self.teams() > 1 && !self.loads {
+            return self.own_programs([first, all, apart]);
+        }
+        self.programs_from([first, all, apart], |this, _| this.region(body))
     }
 
     /// A loop over the numbers of programs; `program` does what is to be done for each.
@@ -185,7 +174,7 @@ impl Lowering<'_> {
             let number = this.builder.func.add_arg(region, Type::U32);
             let ring: Vec<Value> = types.iter().map(|&ty| this.builder.func.add_arg(region, ty)).collect();
             this.set_ring(&ring);
-            if this.loads && this.stores.is_none() {
+            if this.loads {
                 let (turn, one) = (this.binary(Opcode::Div, number, apart), this.u32(1));
                 let odd = this.binary(Opcode::And, turn, one);
                 this.backwards = Some(this.value(Opcode::Cmp, [odd, one], [Cmp::Eq.into()], Type::BOOL));
@@ -556,22 +545,6 @@ impl Lowering<'_> {
         let _ = self.fill(op, |_, _| Ok(Vec::new()));
     }
 
-    /// Math: gives back the slot of the last round of a loop, if nobody has been lent it.
-    pub(super) fn give_back(&mut self) {
-        if let Some((slot, any)) = self.lent.take() {
-            self.release(slot, Some(any));
-        }
-    }
-
-    /// One thread: gives a slot back for all warpgroups that have multiplied from it.
-    pub(super) fn release_for_all(&mut self, slot: Value) {
-        let Some(signals) = self.ring.and_then(|ring| ring.signals) else { return };
-        let empty = self.barrier_at(signals.empty, slot);
-        for _ in 0..self.team().warps / 4 {
-            self.push(Opcode::MbarArrive, [empty], [], []);
-        }
-    }
-
     /// Where the ring stands, to be carried by a loop: the slot, and with signals the phase.
     pub(super) fn ring_values(&self) -> Vec<Value> {
         let values = |ring: Ring| {
@@ -597,6 +570,13 @@ impl Lowering<'_> {
     /// The products in a loop body, without those in loops inside of it.
     pub(super) fn products_of(&self, body: Region) -> HashSet<Op> {
         self.source.region(body).ops.iter().copied().filter(|&op| self.is_product(op)).collect()
+    }
+
+    /// Whether all products of a loop body read both factors from shared memory.
+    pub(super) fn all_from_memory(&self, body: Region) -> bool {
+        let products = self.pipeline.iter().flat_map(|pipeline| &pipeline.products);
+        let here = self.products_of(body);
+        products.filter(|(op, _)| here.contains(op)).all(|(_, p)| !matches!(p.left, Left::Registers(_)))
     }
 
     /// Whether warpgroups multiply here.

@@ -218,9 +218,8 @@ fn lower_with(
         exchanges,
         loads: false,
         turn: None,
-        lent: None,
         handed_out: false,
-        stores: None,
+        stores: false,
         rounds: 0,
         kept: HashMap::new(),
         places: HashMap::new(),
@@ -344,11 +343,9 @@ struct Lowering<'a> {
     loads: bool,
     /// The iteration of a loop whose factors are loaded ahead.
     turn: Option<Turn>,
-    /// The slot of a loop's last round that is not given back yet, and whether there was a round.
-    lent: Option<(Value, Value)>,
-    /// Whether what is stored is left to a warp that stores; and if this is its code, the slots that a program takes.
+    /// Whether what is stored is left to a warp that stores, and whether this is its code.
     handed_out: bool,
-    stores: Option<Value>,
+    stores: bool,
     /// Loops around what is being lowered.
     rounds: u32,
     /// Left factors that stay in shared memory while a loop runs.
@@ -413,20 +410,11 @@ impl Lowering<'_> {
     fn loader_op(&mut self, op: Op, data: &OpData) -> Result<()> {
         let scalars = data.results.iter().any(|&result| self.source.ty(result).shape().is_none());
         let ahead = data.regions.iter().any(|&region| self.runs_ahead(region));
-        if let Some(slots) = self.stores {
-            match data.code {
-                Opcode::TileStore if self.is_outgoing(op) => {
-                    self.send_out(data, slots);
-                    return Ok(());
-                }
-                Opcode::TileLoad => return Ok(()),
-                Opcode::For if !scalars => return Ok(()),
-                _ => {}
-            }
-        }
         match data.code {
+            Opcode::TileStore if self.stores && self.is_outgoing(op) => self.send_out(data),
+            Opcode::TileLoad if self.stores => {}
             Opcode::TileLoad => self.start_copy(op, data),
-            Opcode::For if ahead || scalars => self.for_loop(data)?,
+            Opcode::For if ahead && !self.stores || scalars => self.for_loop(data)?,
             Opcode::While if scalars => self.while_loop(data)?,
             Opcode::If if scalars => self.branch(data)?,
             Opcode::For | Opcode::While | Opcode::If | Opcode::Assert | Opcode::BulkPrefetch => {}

@@ -16,15 +16,15 @@ use std::ops::Range;
 
 use tilewright_hardware::{Major, SwizzleMode, TensorMapSpec, TileBoxes, smem_tile};
 use tilewright_ir::{
-    AccessKind, Bytes, Cmp, Count, Element, FenceProxy, Flags, Func, Op, OpData, Opcode, Rank, Region, Space,
-    Type, Value,
+    AccessKind, Bytes, Cmp, Count, Element, FenceProxy, Flags, Func, Op, OpData, Opcode, Rank, Space, Type,
+    Value,
 };
 use tilewright_passes::Alignment;
 
-use super::{Lowering, Tile};
 use super::assign::{Box3, bytes, constant, memory_order};
 use super::factors::from_host;
 use super::layout::{Digit, Holder, Layout};
+use super::{Lowering, Tile};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
 
@@ -49,9 +49,10 @@ pub(super) struct Outgoing {
     pub(super) panels: u32,
     pub(super) across: u32,
     pub(super) panel_bytes: u32,
-    /// Panels that shared memory has room for, and the loop whose last slot lends as much again if a warp of its own stores.
+    /// Panels that shared memory has room for.
     pub(super) slots: u32,
-    pub(super) lender: Option<Region>,
+    /// Whether a warp of its own stores, for which there is room for all.
+    pub(super) by_storer: bool,
     /// How many times: once for each team.
     pub(super) teams: u32,
     /// Which of the tensor maps.
@@ -123,7 +124,7 @@ impl Outgoing {
                 across,
                 panel_bytes,
                 slots: 0,
-                lender: None,
+                by_storer: false,
                 teams,
                 map: 0,
             })
@@ -238,16 +239,19 @@ impl Lowering<'_> {
         let (Some(vector), Some(panels)) = (out.vector(&layout, size), self.panels) else {
             return false;
         };
-        if out.lender.is_some() {
-            return self.hand_out(&out, panels, (value, vector));
+        if out.by_storer {
+            self.hand_out(&out, panels, (value, vector));
+            return true;
         }
         let writer = self.writer(value, vector);
         let starts = self.starts_of(data);
         for panel in 0..out.panels {
-            let part = Part { panels: panel..panel + 1, base: panels, offset: panel % out.slots * out.panel_bytes };
+            let part =
+                Part { panels: panel..panel + 1, base: panels, offset: panel % out.slots * out.panel_bytes };
             self.on_first(|this| this.await_reads(out.slots - 1));
             self.block_barrier();
             self.write_part(&out, &writer, &part);
+            self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
             self.block_barrier();
             self.on_first(|this| this.send_part(&out, starts, &part));
         }
@@ -283,7 +287,7 @@ impl Lowering<'_> {
         Writer { tile, element, vector, as_matrices, down, across }
     }
 
-    /// Writes some panels, and makes that visible to the engine.
+    /// Writes some panels.
     pub(super) fn write_part(&mut self, out: &Outgoing, writer: &Writer, part: &Part) {
         let Writer { tile, element, vector, .. } = writer;
         let size = bytes(*element);
@@ -319,7 +323,6 @@ impl Lowering<'_> {
             };
             self.push(Opcode::Store, [place, whole], [], []);
         }
-        self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
     }
 
     /// Where a store begins, along the columns and along the rows.
@@ -356,7 +359,7 @@ impl Lowering<'_> {
     /// Before the block ends, the engine must have read all that it is to copy.
     pub(super) fn end_copies(&mut self) {
         let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.as_ref());
-        if outgoing.is_some_and(|out| out.lender.is_none()) {
+        if outgoing.is_some_and(|out| !out.by_storer) {
             self.on_first(|this| this.await_reads(0));
         }
     }

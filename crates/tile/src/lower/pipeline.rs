@@ -330,8 +330,10 @@ impl Pipeline {
             let shapes: Vec<Shape> = sums.iter().filter_map(shape).collect();
             let is_product = |extents: &[u32]| shapes.iter().any(|s| s.extents() == extents);
             let outgoing = Outgoing::of(func, analysis.align, teams, is_product);
-            let spare = teams == 1 && loaders(self.warps, wanted) > 1;
-            if let Some(mut outgoing) = outgoing.and_then(|outgoing| self.make_room(func, (&outgoing, spare), room)) {
+            let storer = teams == 1 && loaders(self.warps, wanted) > 1 && self.takes_turns(func);
+            if let Some(mut outgoing) =
+                outgoing.and_then(|outgoing| self.make_room((&outgoing, storer), room))
+            {
                 let spec = outgoing.boxes.spec.clone();
                 outgoing.map = analysis.map(outgoing.op, &spec, (1, None), &mut self.maps);
                 self.outgoing = Some(outgoing);
@@ -348,64 +350,34 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Gives a store as many panels as leave the ring what it needs: four slots, or three if there is no other way; with teams, which store
-    /// while another multiplies, as many slots as the fewest panels leave. There may be a warp to spare that stores.
+    /// Gives a store as many panels as leave the ring what it needs. If there is a warp to spare that can store, that is three slots, so that
+    /// there may be room for all panels and nobody who multiplies has to wait for one; if not, four slots, or three if there is no other
+    /// way. With teams, which store while another multiplies, it is as many slots as the fewest panels leave.
     fn make_room(
         &mut self,
-        func: &Func,
-        (outgoing, spare): (&Outgoing, bool),
+        (outgoing, storer): (&Outgoing, bool),
         room: impl Fn(&Pipeline) -> (u32, u32),
     ) -> Option<Outgoing> {
-        let lender = self.lender(func, outgoing.op).filter(|_| spare && self.takes_turns(func));
-        let slot_bytes = self.slot_bytes;
+        let enough = outgoing.panels.min(2);
         let with = |slots: u32| {
-            let half = slots * outgoing.panel_bytes;
-            let fits = 2 * slots == outgoing.panels && half <= slot_bytes && slot_bytes.is_multiple_of(1024);
-            Outgoing { slots, lender: lender.filter(|_| fits), ..outgoing.clone() }
+            let by_storer = storer && slots == outgoing.panels;
+            Outgoing { slots, by_storer, ..outgoing.clone() }
         };
-        let is_enough = |out: &Outgoing| out.slots >= out.panels.min(2) || out.lender.is_some();
-        let ways: Vec<Outgoing> = outgoing.rings().map(with).filter(is_enough).collect();
+        let ways: Vec<Outgoing> = outgoing.rings().filter(|slots| *slots >= enough).map(with).collect();
         if self.teams > 1 {
             self.outgoing = ways.last().cloned();
         }
         let most = room(self).1;
-        let wanted = if self.teams > 1 { [most; 2] } else { [most.min(4), most.min(3)] };
-        let found = wanted.into_iter().find_map(|stages| {
-            let leaves = |way: &&Outgoing| {
-                self.outgoing = Some((*way).clone());
-                room(self).1 >= stages
-            };
-            ways.iter().find(leaves).cloned()
-        });
-        self.outgoing = None;
-        found
-    }
-
-    /// The loop whose last slot can lend room to a store: the last one with factors of a program, if it stands before the store and its slots are
-    /// given back a round later, so that there is a last one that all have done with.
-    fn lender(&self, func: &Func, store: Op) -> Option<Region> {
-        let ops = &func.region(func.body()).ops;
-        let has_factors = |region: Region| {
-            let mut inside = Vec::new();
-            func.walk_region(region, &mut inside);
-            inside.iter().any(|op| self.loads.contains_key(op))
+        let wanted = if self.teams > 1 { [most; 2] } else { [4, 3] };
+        let mut leaves = |way: &Outgoing, stages: u32| {
+            self.outgoing = Some(way.clone());
+            room(self).1 >= stages.min(most)
         };
-        let ahead = |op: &Op| func.op(*op).regions.iter().any(|&region| has_factors(region));
-        let last = *ops.iter().rfind(|op| ahead(op))?;
-        let comes_before = ops.iter().take_while(|op| **op != store).any(|&op| op == last);
-        let data = func.op(last);
-        let whole = data.regions.iter().all(|region| self.groups.contains_key(region));
-        (comes_before && whole && data.code == Opcode::For && self.defers(func, data)).then(|| data.regions[0])
-    }
-
-    /// Whether the slots of a loop are given back one round later, while the next multiplication runs: no sum has to be looked at before, and
-    /// both factors are read from shared memory.
-    pub(super) fn defers(&self, func: &Func, data: &OpData) -> bool {
-        let products = func.region(data.regions[0]).ops.iter().filter_map(|op| self.products.get(op));
-        let products: Vec<&Product> = products.collect();
-        !products.is_empty()
-            && products.len() == self.in_place(func, data).len()
-            && products.iter().all(|product| !matches!(product.left, Left::Registers(_)))
+        let stored = ways.iter().find(|way| way.by_storer && leaves(way, 3));
+        let found = stored
+            .or_else(|| wanted.into_iter().find_map(|stages| ways.iter().find(|way| leaves(way, stages))));
+        self.outgoing = None;
+        found.cloned()
     }
 
     /// Whether programs may take turns in a block: each has as many products as the others, so that nobody waits for a long one.

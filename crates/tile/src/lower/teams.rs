@@ -117,7 +117,7 @@ impl Lowering<'_> {
     }
 
     /// Passes over so many slots.
-    pub(super) fn pass(&mut self, slots: Value) {
+    fn pass(&mut self, slots: Value) {
         let Some(ring) = self.ring else { return };
         let (stages, one) = (self.u32(ring.stages), self.u32(1));
         let place = self.ring_values();
@@ -132,7 +132,7 @@ impl Lowering<'_> {
     }
 
     /// Slots that one run of a region takes.
-    pub(super) fn slots_in(&mut self, region: Region) -> Value {
+    fn slots_in(&mut self, region: Region) -> Value {
         let source = self.source;
         let own = self.pipeline.as_ref().is_some_and(|pipeline| pipeline.groups.contains_key(&region));
         let mut all = self.u32(u32::from(own));
