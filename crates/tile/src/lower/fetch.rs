@@ -32,6 +32,9 @@ const SHARED: Type = Type::Pointer(Space::Shared);
 /// Bytes of a copy.
 const UNIT: u32 = 16;
 
+/// What shared memory for copies is aligned to: lines of global memory. 16 bytes beside that, a row of 256 KB takes half as long again.
+const LINE: u32 = 128;
+
 /// Shared memory that is left for exchanges, unless they are known to need more.
 pub(super) const EXCHANGES: u32 = 4 << 10;
 
@@ -88,7 +91,7 @@ impl Lowering<'_> {
             self.copy(self.source.op(scalar));
         }
         let runs = self.runs(data, &layout, &order, element);
-        let base = self.early(Opcode::Shared, [], [Bytes(size).into(), Align(UNIT).into()], SHARED);
+        let base = self.early(Opcode::Shared, [], [Bytes(size).into(), Align(LINE).into()], SHARED);
         let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
         let unit = self.u32(UNIT);
         let own = self.early(Opcode::Mul, [thread, unit], [], Type::U32);
