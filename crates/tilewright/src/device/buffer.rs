@@ -9,7 +9,7 @@ use tilewright_hardware::TensorMapSpec;
 
 use super::bound::alignment;
 use super::value::{Map, Memory};
-use super::{DeviceError, Item};
+use super::{Device, DeviceError, Item};
 
 /// An array in the memory of a device. Clones are the same memory.
 ///
@@ -43,6 +43,16 @@ impl<T> fmt::Debug for Buffer<T> {
 impl<T: Item> Buffer<T> {
     pub(super) fn over(memory: Memory, len: usize) -> Buffer<T> {
         Buffer::part(Arc::new(memory), 0, len)
+    }
+
+    /// Its address on the device.
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.address() + self.offset as u64
+    }
+
+    /// Whether it is memory of this device.
+    pub(crate) fn is_on(&self, device: &Device) -> bool {
+        device.owns(&self.memory)
     }
 
     /// So many elements, which are there, so many bytes into some memory.

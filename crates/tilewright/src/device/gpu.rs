@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use smallvec::SmallVec;
 use tilewright_cuda::{
     Arg, Buffer, Code, ComputeCapability, Context, CudaError, Kernel, LaunchConfig, Module, PackedKernelRef,
     SliceMut, Stream, TensorMap,
@@ -106,18 +107,21 @@ impl Gpu {
         passed: &[Passed<'_>],
     ) -> Result<(), DeviceError> {
         let turn = self.turn();
-        let arguments = passed.iter().map(|passed| match passed {
-            Passed::Number(number) => Ok(Arg::bytes(number.bytes())),
-            Passed::Bytes(bytes) => Ok(Arg::bytes(bytes)),
-            Passed::Buffer(_, memory, offset) => match &***memory {
-                Memory::Gpu(memory) => Ok(self.writable(memory, &turn)?.slice(*offset..)?.into()),
-                Memory::Host(_) => Err(DeviceError::OtherDevice),
-            },
-            Passed::Map(_, Map::Gpu(map), _) => Ok((&**map).into()),
-            // Views are a program's, which has made pointers and numbers of them.
-            Passed::Map(_, Map::Host(_), _) | Passed::View(_) => Err(DeviceError::OtherDevice),
-        });
-        let arguments: Vec<Arg<'_>> = arguments.collect::<Result<_, DeviceError>>()?;
+        // As many as most kernels take need no heap.
+        let mut arguments: SmallVec<[Arg<'_>; 24]> = SmallVec::new();
+        for passed in passed {
+            arguments.push(match passed {
+                Passed::Number(number) => Arg::bytes(number.bytes()),
+                Passed::Bytes(bytes) => Arg::bytes(bytes),
+                Passed::Buffer(_, memory, offset) => match &***memory {
+                    Memory::Gpu(memory) => self.writable(memory, &turn)?.slice(*offset..)?.into(),
+                    Memory::Host(_) => return Err(DeviceError::OtherDevice),
+                },
+                Passed::Map(_, Map::Gpu(map), _) => (&**map).into(),
+                // Views are a program's, which has made pointers and numbers of them.
+                Passed::Map(_, Map::Host(_), _) | Passed::View(_) => return Err(DeviceError::OtherDevice),
+            });
+        }
         Ok(kernel.launch(&self.stream, config, arguments.as_slice())?)
     }
 

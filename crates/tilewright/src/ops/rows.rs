@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::Error;
-use crate::device::{Buffer, BufferView, Device, DynBuffer, Item};
+use crate::device::{Buffer, BufferView, Device, Item};
 
 /// A matrix in a buffer: rows that lie some elements apart.
 ///
@@ -186,7 +186,7 @@ impl<'a, T: Item> Rows<'a, T> {
 
     fn place(&self, name: &'static str) -> Option<Place> {
         let width = T::ELEMENT.bytes() as usize;
-        let address = DynBuffer::from(self.buffer).address();
+        let address = self.buffer.address();
         let bytes = |elements: usize| u64::try_from(elements.checked_mul(width)?).ok();
         Some(Place {
             name,
@@ -360,7 +360,7 @@ impl<'d> Operands<'d> {
     }
 
     fn look<T: Item>(&self, name: &'static str, rows: &Rows<'_, T>) -> Result<Place, Error> {
-        if !DynBuffer::from(rows.buffer).is_on(self.device) {
+        if !rows.buffer.is_on(self.device) {
             let found = "a buffer of another device";
             return Err(Error::argument(name, found, "one of this", "upload the data here"));
         }

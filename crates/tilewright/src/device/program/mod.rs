@@ -12,6 +12,7 @@ mod variants;
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tilewright_compiler::Compiler;
 use tilewright_ir::{Constant, canonical};
 use tilewright_tile::interp::{self, Argument as Interpreted};
@@ -206,8 +207,8 @@ impl Body {
 
     /// The arguments of the kernel's parameters, in their order: the one place where a view becomes a pointer, its extents and its strides.
     /// What compiled code takes beyond that are [`Body::maps`].
-    fn expand<'a>(&self, passed: &[Passed<'a>]) -> Vec<Passed<'a>> {
-        let mut all = Vec::with_capacity(self.kernel.func().params.len());
+    fn expand<'a>(&self, passed: &[Passed<'a>]) -> Expanded<'a> {
+        let mut all = Expanded::new();
         for passed in passed {
             let Passed::View(view) = passed else {
                 all.push(*passed);
@@ -413,7 +414,7 @@ impl Program {
     /// If arguments or the grid are wrong, or the kernel does not compile for them, or goes wrong on the CPU. What it does wrong on the
     /// simulator is in the report.
     pub fn launch(&self, grid: impl Into<Dim3>, arguments: &[&dyn Argument]) -> Result<Report, DeviceError> {
-        let passed: Vec<Passed<'_>> = arguments.iter().map(|argument| argument.pass()).collect();
+        let passed = given(arguments);
         let key = self.body.check(&self.device, &passed)?;
         self.start(grid.into().0, &key, &passed)
     }
@@ -423,7 +424,7 @@ impl Program {
     /// # Errors
     /// As [`Program::launch`], and if the kernel partitions no view, or views have different numbers of tiles.
     pub fn run(&self, arguments: &[&dyn Argument]) -> Result<Report, DeviceError> {
-        let passed: Vec<Passed<'_>> = arguments.iter().map(|argument| argument.pass()).collect();
+        let passed = given(arguments);
         let key = self.body.check(&self.device, &passed)?;
         self.start(self.body.grid(&passed)?, &key, &passed)
     }
@@ -433,7 +434,7 @@ impl Program {
     /// # Errors
     /// As [`Program::run`].
     pub fn grid_for(&self, arguments: &[&dyn Argument]) -> Result<[u32; 3], DeviceError> {
-        let passed: Vec<Passed<'_>> = arguments.iter().map(|argument| argument.pass()).collect();
+        let passed = given(arguments);
         self.body.check(&self.device, &passed)?;
         self.body.grid(&passed)
     }
@@ -444,7 +445,7 @@ impl Program {
     /// # Errors
     /// As [`Program::launch`].
     pub fn build_for(&self, arguments: &[&dyn Argument]) -> Result<Variant, DeviceError> {
-        let passed: Vec<Passed<'_>> = arguments.iter().map(|argument| argument.pass()).collect();
+        let passed = given(arguments);
         let key = self.body.check(&self.device, &passed)?;
         // Without a grid nothing is known of it.
         let key = self.body.grid(&passed).map_or(key, |grid| key.on_grid(grid));
@@ -472,8 +473,9 @@ impl Program {
         let grid = self.fits(grid, blocks)?;
         match &entry.body {
             Some(compiled) => {
+                let maps;
                 let mut arguments = body.expand(passed);
-                let maps = body.maps(&self.device, &entry, &arguments)?;
+                maps = body.maps(&self.device, &entry, &arguments)?;
                 arguments.extend(maps.iter().map(|map| Passed::Map(&map.spec, &map.map, &map.memory)));
                 let mut grid = grid;
                 if let Some(resident) = entry.resident {
@@ -504,6 +506,14 @@ impl Program {
             }),
         }
     }
+}
+
+/// Arguments of a launch, and what they become: as many as most kernels take need no heap, which would cost as much as all checks do.
+type Given<'a> = SmallVec<[Passed<'a>; 8]>;
+type Expanded<'a> = SmallVec<[Passed<'a>; 24]>;
+
+fn given<'a>(arguments: &[&'a dyn Argument]) -> Given<'a> {
+    arguments.iter().map(|argument| argument.pass()).collect()
 }
 
 /// The axes of a view, for messages.
