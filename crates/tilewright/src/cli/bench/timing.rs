@@ -1,6 +1,6 @@
 //! Contestants and the clock.
 //!
-//! Contestants take turns in one process, and who begins changes from round to round, so that what changes with time happens to all of
+//! Contestants take turns in one process, and their order changes from round to round, so that what changes with time happens to all of
 //! them. On a GPU a sample is a graph of many launches between two events: the host takes no part in it, and short kernels are timed as
 //! well as long ones. Launches go through copies of the operands, so that none finds its own in the cache. Where the host's part counts,
 //! a sample is many calls and the wait for the last.
@@ -57,8 +57,7 @@ pub(super) fn turns(entrants: &mut [&mut dyn Sampled], rounds: usize) -> Vec<Res
     let mut times: Vec<_> = entrants.iter().map(|_| Ok(Vec::with_capacity(rounds))).collect();
     let warm_up = rounds.div_ceil(8);
     for round in 0..warm_up + rounds {
-        for turn in 0..entrants.len() {
-            let who = (round + turn) % entrants.len();
+        for who in order(round, entrants.len()) {
             let Ok(taken) = &mut times[who] else { continue };
             match entrants[who].sample() {
                 Ok(seconds) if round >= warm_up => taken.push(seconds),
@@ -68,6 +67,15 @@ pub(super) fn turns(entrants: &mut [&mut dyn Sampled], rounds: usize) -> Vec<Res
         }
     }
     times
+}
+
+/// In which order so many take their turns in a round. Who begins changes, and so does who comes after whom: one that draws much power leaves
+/// lower clocks to the next.
+fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
+    let reaches_all = |step: &usize| (1..count).all(|times| !(times * step).is_multiple_of(count));
+    let steps: Vec<usize> = (1..count.max(2)).filter(reaches_all).collect();
+    let step = steps[round % steps.len()];
+    (0..count).map(move |turn| (round + turn * step) % count)
 }
 
 /// Launches that are timed together.
@@ -215,6 +223,30 @@ mod tests {
         let turns: String = notes[notes.len() - 16..].iter().map(|(name, _)| name).collect();
         assert_eq!(turns, "ssffffssssffffss");
         assert!(notes.iter().any(|&(_, copy)| copy == 1));
+    }
+
+    #[test]
+    fn all_come_after_all() {
+        for count in 1..12 {
+            let orders: Vec<Vec<usize>> = (0..2 * count).map(|round| order(round, count).collect()).collect();
+            for order in &orders {
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert!(sorted.iter().copied().eq(0..count), "{order:?}");
+            }
+            let begin = |who: usize| orders.iter().filter(|order| order[0] == who).count();
+            assert!((0..count).all(|who| begin(who) == 2), "{orders:?}");
+        }
+        // Of three, each comes after each of the others equally often.
+        let after = |first: usize, second: usize| {
+            (0..6)
+                .filter(|&round| order(round, 3).collect::<Vec<_>>().windows(2).any(|w| w == [first, second]))
+                .count()
+        };
+        for [first, second] in [[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]] {
+            assert_eq!(after(first, second), 2, "{first} {second}");
+        }
+        assert_eq!(order(3, 0).count(), 0);
     }
 
     #[test]
