@@ -138,17 +138,6 @@ impl Lowering<'_> {
         self.push(Opcode::MbarWait, [signal, zero], [], []);
     }
 
-    /// What is done by threads for which a condition holds; by all if there is none.
-    pub(super) fn only_if(&mut self, condition: Option<Value>, what: impl FnOnce(&mut Self)) {
-        let Some(condition) = condition else { return what(self) };
-        let op = self.push(Opcode::If, [condition], [], []);
-        let _ = self.fill(op, |this, _| {
-            what(this);
-            Ok(Vec::new())
-        });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
-    }
-
     /// An element as a word that can be sent.
     pub(super) fn as_word(&mut self, value: Value, element: Element) -> Value {
         let (zero, one) = (self.u32(0), self.u32(1));

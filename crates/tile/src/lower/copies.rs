@@ -107,28 +107,14 @@ impl Lowering<'_> {
             self.copy(source.op(op));
         }
         let copies: Vec<Copy> = loads.loads.iter().flat_map(|&load| self.copies(load, slot)).collect();
-        let op = self.push(Opcode::If, [here], [], []);
-        let _ = self.fill(op, |this, _| {
+        self.only_if(Some(here), |this| {
             for Copy { to, from, read, here } in copies {
-                let attrs = [Bytes(UNIT).into()];
                 let operands: Vec<Value> = [to, from].into_iter().chain(read).collect();
-                match here {
-                    None => {
-                        this.push(Opcode::CpAsync, operands, attrs, []);
-                    }
-                    Some(here) => {
-                        let op = this.push(Opcode::If, [here], [], []);
-                        let _ = this.fill(op, |this, _| {
-                            this.push(Opcode::CpAsync, operands, attrs, []);
-                            Ok(Vec::new())
-                        });
-                        let _ = this.fill(op, |_, _| Ok(Vec::new()));
-                    }
-                }
+                this.only_if(here, |this| {
+                    this.push(Opcode::CpAsync, operands, [Bytes(UNIT).into()], []);
+                });
             }
-            Ok(Vec::new())
         });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
         self.push(Opcode::CpAsyncCommit, [], [], []);
         for (value, held) in of_body.into_iter().zip(held) {
             self.held[value.index()] = held;

@@ -133,12 +133,6 @@ impl Lowering<'_> {
         self.fill(op, |this, _| body(this).map(|()| Vec::new()))
     }
 
-    fn only_where(&mut self, condition: Value, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        let op = self.push(Opcode::If, [condition], [], []);
-        self.fill(op, |this, _| body(this).map(|()| Vec::new()))?;
-        self.fill(op, |_, _| Ok(Vec::new()))
-    }
-
     /// The program of this block; or one after the other, with what the next one needs on its way while the one before stores.
     pub(super) fn all_programs(&mut self) -> Result<()> {
         let body = self.source.body();
@@ -228,17 +222,14 @@ impl Lowering<'_> {
         let thread = self.early(Opcode::Special, [], [tilewright_ir::Special::TidX.into()], Type::U32);
         let (zero, one, consumers) = (self.u32(0), self.u32(1), self.u32(self.team().warps / 4));
         let first = self.early(Opcode::Cmp, [thread, zero], [Cmp::Eq.into()], Type::BOOL);
-        let op = self.push(Opcode::If, [first], [], []);
-        let _ = self.fill(op, |this, _| {
+        self.only_if(Some(first), |this| {
             for stage in 0..stages {
                 let (full, empty) = (this.further(full, 8 * stage), this.further(empty, 8 * stage));
                 this.push(Opcode::MbarInit, [full, one], [], []);
                 this.push(Opcode::MbarInit, [empty, consumers], [], []);
             }
             this.push(Opcode::FenceMbarInit, [], [], []);
-            Ok(Vec::new())
         });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
         self.push(Opcode::Barrier, [zero], [Flags::ALIGNED.into()], []);
     }
 
@@ -535,14 +526,11 @@ impl Lowering<'_> {
         let of_group = self.early(Opcode::And, [warp, three], [], Type::U32);
         let either = self.early(Opcode::Or, [lane, of_group], [], Type::U32);
         let first = self.early(Opcode::Cmp, [either, zero], [Cmp::Eq.into()], Type::BOOL);
-        let Some(here) = self.both(Some(first), condition) else { return };
-        let op = self.push(Opcode::If, [here], [], []);
-        let _ = self.fill(op, |this, _| {
+        let here = self.both(Some(first), condition);
+        self.only_if(here, |this| {
             let empty = this.barrier_at(signals.empty, slot);
             this.push(Opcode::MbarArrive, [empty], [], []);
-            Ok(Vec::new())
         });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
     }
 
     /// Where the ring stands, to be carried by a loop: the slot, and with signals the phase.

@@ -113,12 +113,9 @@ impl Lowering<'_> {
         }
         let first = self.early(Opcode::Cmp, [numbers, zero], [Cmp::Eq.into()], Type::BOOL);
         let here = self.binary(Opcode::And, first, any);
-        let op = self.push(Opcode::If, [here], [], []);
-        let _ = self.fill(op, |this, _| {
+        self.only_if(Some(here), |this| {
             this.push(Opcode::BulkPrefetch, [address, bytes], [], []);
-            Ok(Vec::new())
         });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
     }
 
     /// A box is about to be read or written, by threads that each have their own elements of it unless some hold copies.

@@ -666,6 +666,23 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// What is done where a condition holds.
+    fn only_where(&mut self, condition: Value, what: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let op = self.push(Opcode::If, [condition], [], []);
+        self.fill(op, |this, _| what(this).map(|()| Vec::new()))?;
+        self.fill(op, |_, _| Ok(Vec::new()))
+    }
+
+    /// The same of what has no errors; everywhere if there is no condition.
+    fn only_if(&mut self, condition: Option<Value>, what: impl FnOnce(&mut Self)) {
+        let Some(condition) = condition else { return what(self) };
+        // Nothing in there can fail.
+        let _ = self.only_where(condition, |this| {
+            what(this);
+            Ok(())
+        });
+    }
+
     fn remark(&mut self, kind: RemarkKind, message: String) {
         let source = self.source;
         self.context.remark("tile", source, self.loc, kind, message);

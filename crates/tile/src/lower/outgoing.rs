@@ -370,11 +370,6 @@ impl Lowering<'_> {
         let zero = self.u32(0);
         let either = self.early(Opcode::Or, [lane, warp], [], Type::U32);
         let first = self.early(Opcode::Cmp, [either, zero], [Cmp::Eq.into()], Type::BOOL);
-        let op = self.push(Opcode::If, [first], [], []);
-        let _ = self.fill(op, |this, _| {
-            body(this);
-            Ok(Vec::new())
-        });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
+        self.only_if(Some(first), body);
     }
 }

@@ -219,13 +219,10 @@ impl Lowering<'_> {
 
     fn at_turn(&mut self, code: Opcode, team: Value, condition: Value) {
         let (turns, threads) = (self.u32(TURNS), self.u32(TEAMS * WARPGROUP));
-        let op = self.push(Opcode::If, [condition], [], []);
-        let _ = self.fill(op, |this, _| {
+        self.only_if(Some(condition), |this| {
             let id = this.binary(Opcode::Add, team, turns);
             this.push(code, [id, threads], [Flags::ALIGNED.into()], []);
-            Ok(Vec::new())
         });
-        let _ = self.fill(op, |_, _| Ok(Vec::new()));
     }
 
     /// The named barrier of the threads that have a program together.
