@@ -156,7 +156,7 @@ pub fn softmax_causal<T: Padded, U: Float>(
     row: InParts,
 ) {
     let whole = [1, row.parts * row.width];
-    // A program is a row, in order where the rows are so long that a few of them are all that is under way.
+    // Rows that take clusters stay in order: 65536 columns lost 1 to 3 percent by turns.
     let of = |program: Val<u32>| if row.blocks == 1 { from_both_ends(program, x.extent(0)) } else { program };
     let (i, later) = (of(program_id(0)), of(program_id(0) + rows_ahead::<T>(whole[1])));
     up_to(x, seen_by(later, queries, x.extent(1))).tile(whole).block((later, 0)).prefetch();
@@ -164,8 +164,8 @@ pub fn softmax_causal<T: Padded, U: Float>(
 }
 
 /// The row of a program, if those that see little and those that see much take turns. What programs that run together read and write is then
-/// the same at all times: in order, long spans of little but writing take turns with long spans of much to compute, which costs 2 to 5
-/// percent of what the memory of an H200 can do. A program that is not there has a row that is not there.
+/// the same at all times: in order, long spans of little but writing take turns with long spans of much to compute, which cost up to 5
+/// percent of the speed of a copy on an H200. A program that is not there has a row that is not there.
 #[device]
 fn from_both_ends(program: Val<u32>, rows: Val<u32>) -> Val<u32> {
     let row = select(program % 2 == 0, program / 2, rows - 1 - program / 2);

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Both sides go through the same loops, so both count slots alike. Two warpgroups may each have programs of their own ([`teams`](super::teams)),
-//! and where a block has several programs and a warp to spare, that stores ([`storer`](super::storer)). The loader then goes through every other
-//! program from its end, if it is nothing but a sum: sums of products are not rounded in any particular order.
+//! and a warp to spare stores ([`storer`](super::storer)). Where a block has several programs, the loader goes through every other one from its
+//! end, if it is nothing but a sum: sums of products are not rounded in any particular order.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

@@ -59,19 +59,6 @@ pub(super) struct Outgoing {
     pub(super) map: usize,
 }
 
-/// Some panels of a tile, and where in shared memory the first of them goes.
-pub(super) struct Part {
-    pub(super) panels: Range<u32>,
-    pub(super) base: Value,
-    pub(super) offset: u32,
-}
-
-impl Part {
-    fn offset_of(&self, out: &Outgoing, panel: u32) -> u32 {
-        self.offset + (panel - self.panels.start) * out.panel_bytes
-    }
-}
-
 /// How threads write the tile that they hold.
 pub(super) struct Writer {
     tile: Tile,
@@ -135,6 +122,11 @@ impl Outgoing {
     pub(super) fn rings(&self) -> impl Iterator<Item = u32> + use<> {
         let panels = self.panels;
         (1..=panels).rev().filter(move |slots| panels.is_multiple_of(*slots))
+    }
+
+    /// Where in shared memory a panel goes, which others may have before and after it.
+    fn place_of(&self, panel: u32) -> u32 {
+        panel % self.slots * self.panel_bytes
     }
 
     /// Shared memory that it takes.
@@ -231,29 +223,24 @@ impl Lowering<'_> {
     /// Makes a store by the copy engine, if it is the one and its tile is held as it must be.
     pub(super) fn copy_out(&mut self, op: Op, data: &OpData) -> bool {
         let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.clone());
-        let Some(out) = outgoing.filter(|_| self.is_outgoing(op)) else { return false };
+        let Some(out) = outgoing.filter(|out| out.op == op) else { return false };
         let value = data.operands[1];
         let (Some(layout), size) = (self.held_layout(value), bytes(self.element(value))) else {
             return false;
         };
-        let (Some(vector), Some(panels)) = (out.vector(&layout, size), self.panels) else {
-            return false;
-        };
+        let Some(vector) = out.vector(&layout, size) else { return false };
         if out.by_storer {
-            self.hand_out(&out, panels, (value, vector));
+            self.hand_out(&out, (value, vector));
             return true;
         }
         let writer = self.writer(value, vector);
         let starts = self.starts_of(data);
         for panel in 0..out.panels {
-            let part =
-                Part { panels: panel..panel + 1, base: panels, offset: panel % out.slots * out.panel_bytes };
             self.on_first(|this| this.await_reads(out.slots - 1));
             self.block_barrier();
-            self.write_part(&out, &writer, &part);
-            self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
+            self.write_panels(&out, &writer, panel..panel + 1);
             self.block_barrier();
-            self.on_first(|this| this.send_part(&out, starts, &part));
+            self.on_first(|this| this.send_panels(&out, starts, panel..panel + 1));
         }
         true
     }
@@ -287,11 +274,12 @@ impl Lowering<'_> {
         Writer { tile, element, vector, as_matrices, down, across }
     }
 
-    /// Writes some panels.
-    pub(super) fn write_part(&mut self, out: &Outgoing, writer: &Writer, part: &Part) {
+    /// Writes some panels, and makes that visible to the engine.
+    pub(super) fn write_panels(&mut self, out: &Outgoing, writer: &Writer, panels: Range<u32>) {
+        let Some(base) = self.panels else { return };
         let Writer { tile, element, vector, .. } = writer;
         let size = bytes(*element);
-        let line = self.value(Opcode::PtrAdd, [part.base, writer.down], [], SHARED);
+        let line = self.value(Opcode::PtrAdd, [base, writer.down], [], SHARED);
         let chunk = |chunk: u32| {
             let further = self.u32(chunk * CHUNK);
             let place = self.binary(Opcode::Xor, writer.across, further);
@@ -302,11 +290,11 @@ impl Lowering<'_> {
             let place = tile.layout.offset(first);
             let across = place[1] * size;
             let panel = place[0] / out.rows * out.across + across / SPAN;
-            if !part.panels.contains(&panel) {
+            if !panels.contains(&panel) {
                 continue;
             }
             let chunk = chunks[(across % SPAN / CHUNK) as usize];
-            let offset = part.offset_of(out, panel) + place[0] % out.rows * SPAN + across % CHUNK;
+            let offset = out.place_of(panel) + place[0] % out.rows * SPAN + across % CHUNK;
             let place = self.further(chunk, offset);
             let values = tile.registers[first..first + *vector as usize].to_vec();
             if writer.as_matrices {
@@ -323,6 +311,7 @@ impl Lowering<'_> {
             };
             self.push(Opcode::Store, [place, whole], [], []);
         }
+        self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
     }
 
     /// Where a store begins, along the columns and along the rows.
@@ -332,15 +321,14 @@ impl Lowering<'_> {
     }
 
     /// One thread: starts the copies of some panels.
-    pub(super) fn send_part(&mut self, out: &Outgoing, starts: [Value; 2], part: &Part) {
-        let map = self.map_values[out.map];
-        for panel in part.panels.clone() {
+    pub(super) fn send_panels(&mut self, out: &Outgoing, starts: [Value; 2], panels: Range<u32>) {
+        let (Some(base), map) = (self.panels, self.map_values[out.map]) else { return };
+        for panel in panels {
             let (down, right) = (panel / out.across, panel % out.across);
-            for of_panel in out.boxes.boxes.iter().filter(|of| of.offset / out.panel_bytes == right) {
-                let from =
-                    self.further(part.base, part.offset_of(out, panel) + of_panel.offset % out.panel_bytes);
+            for part in out.boxes.boxes.iter().filter(|part| part.offset / out.panel_bytes == right) {
+                let from = self.further(base, out.place_of(panel) + part.offset % out.panel_bytes);
                 let mut operands = vec![map, from];
-                let [column, row] = of_panel.coordinates;
+                let [column, row] = part.coordinates;
                 for (start, offset) in starts.into_iter().zip([column, row + down * out.rows]) {
                     let offset = self.constant(Type::I32, u64::from(offset));
                     operands.push(self.binary(Opcode::Add, start, offset));
@@ -351,7 +339,7 @@ impl Lowering<'_> {
         self.push(Opcode::BulkCommit, [], [], []);
     }
 
-    /// One thread: waits until the engine has read all but the last so many parts that it was sent.
+    /// One thread: waits until the engine has read all but what it was sent the last so many times.
     pub(super) fn await_reads(&mut self, but: u32) {
         self.push(Opcode::BulkWait, [], [Count(but).into(), Flags::READ.into()], []);
     }

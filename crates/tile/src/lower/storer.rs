@@ -13,10 +13,10 @@
 //! Contract: programs take turns, and the loader has a warpgroup, of which this is the second warp. There is room for all panels. Every program
 //! stores, once.
 
-use tilewright_ir::{Cmp, FenceProxy, Flags, OpData, Opcode, Special, Type, Value};
+use tilewright_ir::{Cmp, Flags, OpData, Opcode, Special, Type, Value};
 use tilewright_passes::RemarkKind;
 
-use super::outgoing::{Outgoing, Part};
+use super::outgoing::Outgoing;
 use super::{Lowering, Result};
 
 /// Named barriers: panels are written; and from the second on, for each warpgroup, they are free.
@@ -25,13 +25,12 @@ const FREE: u32 = 6;
 
 impl Lowering<'_> {
     /// Math: leaves a tile to the warp that stores it.
-    pub(super) fn hand_out(&mut self, out: &Outgoing, panels: Value, (value, vector): (Value, u32)) {
+    pub(super) fn hand_out(&mut self, out: &Outgoing, (value, vector): (Value, u32)) {
         let writer = self.writer(value, vector);
         let (group, free) = (self.warpgroup(), self.u32(FREE));
         let free = self.early(Opcode::Add, [group, free], [], Type::U32);
         self.meet_storer(Opcode::Barrier, free, 4);
-        self.write_part(out, &writer, &Part { panels: 0..out.panels, base: panels, offset: 0 });
-        self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
+        self.write_panels(out, &writer, 0..out.panels);
         let written = self.u32(WRITTEN);
         self.meet_storer(Opcode::BarrierArrive, written, self.team().warps);
         self.handed_out = true;
@@ -47,7 +46,7 @@ impl Lowering<'_> {
     /// The warp that stores: sends what the others have written.
     pub(super) fn send_out(&mut self, data: &OpData) {
         let outgoing = self.pipeline.as_ref().and_then(|pipeline| pipeline.outgoing.clone());
-        let (Some(out), Some(base)) = (outgoing, self.panels) else { return };
+        let Some(out) = outgoing else { return };
         let starts = self.starts_of(data);
         let (lane, zero) =
             (self.value(Opcode::Special, [], [Special::LaneId.into()], Type::U32), self.u32(0));
@@ -59,7 +58,7 @@ impl Lowering<'_> {
         let written = self.u32(WRITTEN);
         self.meet_storer(Opcode::Barrier, written, self.team().warps);
         self.only_if(Some(first), |this| {
-            this.send_part(&out, starts, &Part { panels: 0..out.panels, base, offset: 0 });
+            this.send_panels(&out, starts, 0..out.panels);
             this.await_reads(0);
         });
     }
