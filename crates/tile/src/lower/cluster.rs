@@ -38,8 +38,9 @@ impl Lowering<'_> {
         }
         let all = exchanges(self.source, self.source.body());
         if all > 0 {
-            // In front of all else: compute-sanitizer takes what most warps pass over here for writes to other places, and nothing lies before these.
-            let base = self.early(Opcode::Shared, [], [Bytes(8 * all).into(), Align(16).into()], SHARED);
+            // In front of all else, which what is aligned most is: compute-sanitizer takes what most warps pass over here for writes to other
+            // places, and nothing lies before these.
+            let base = self.early(Opcode::Shared, [], [Bytes(8 * all).into(), Align(128).into()], SHARED);
             let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
             let (limit, eight, one) = (self.u32(all), self.u32(8), self.u32(1));
             let makes = self.value(Opcode::Cmp, [thread, limit], [Cmp::Lt.into()], Type::BOOL);
