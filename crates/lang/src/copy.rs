@@ -8,6 +8,7 @@ use crate::memory::{ClusterPtr, Global, L2Policy, SharedPtr};
 use crate::tensor_map::CopyOptions;
 use crate::trace;
 use crate::value::{Operand, Val};
+use crate::vector::Vector;
 
 /// Bytes of `elements` elements, if a `cp.async` can copy that many.
 #[track_caller]
@@ -125,6 +126,12 @@ pub fn bulk_copy<T: Element>(
 pub fn store_async<T: Element>(to: ClusterPtr<T>, value: impl Operand<T>, barrier: RemoteMbarrier) {
     let value = value.val();
     trace::effect(Opcode::StoreAsync, [to.id, value.id, barrier.ptr.id], []);
+}
+
+/// Starts to store a vector of 4, 8 or 16 bytes, as [`store_async`] does a value.
+#[track_caller]
+pub fn store_vector_async<T: Element>(to: ClusterPtr<T>, vector: Vector<T>, barrier: RemoteMbarrier) {
+    trace::effect(Opcode::StoreAsync, [to.id, vector.id, barrier.ptr.id], []);
 }
 
 /// Starts to combine `bytes` bytes of elements into global memory. By one thread.

@@ -87,7 +87,7 @@ pub mod prelude {
     };
     pub use crate::copy::{
         bulk_commit, bulk_copy, bulk_load, bulk_prefetch, bulk_reduce, bulk_store, bulk_wait, bulk_wait_read,
-        copy_async, copy_async_if, copy_async_part, copy_commit, copy_wait, store_async,
+        copy_async, copy_async_if, copy_async_part, copy_commit, copy_wait, store_async, store_vector_async,
     };
     pub use crate::debug::{Traced, assert_with, print, sleep, trap};
     pub use crate::element::{E2m1, E4m3, E5m2, Element, Float, Integer, Logic, Number, Tf32, Ue8m0, Word};

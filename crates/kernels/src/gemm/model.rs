@@ -61,8 +61,17 @@ struct Constants {
     partial_latency: f64,
     partial_store: f64,
     partial_load: f64,
-    /// How much longer main loops take whose blocks are at different steps of k, and find less of each other's data in L2.
+    /// Clocks that blocks of a cluster take to find each other, and the bytes of sums that one gets from the others.
+    joint_latency: f64,
+    joint: f64,
+    /// How much longer main loops take whose blocks are at different steps of k: where a factor is not shared by blocks anyway; where both
+    /// are, so that blocks find less of each other's data in L2, if each loads for itself; and what is lost if clusters load and L2 has room
+    /// for half of what they read (8192 x 8192: 0.2 at k = 8192, 3 at k = 28672).
     out_of_step: f64,
+    out_of_step_alone: f64,
+    out_of_step_in_clusters: f64,
+    /// The same where tiles are begun by some blocks and finished by others.
+    assist: f64,
     /// Part of the L2 cache that one operand can count on.
     l2_part: f64,
     /// How much longer loads from L2 take that begin inside of lines of the cache (4096 cubed with gaps of 16 bytes between rows).
@@ -76,9 +85,9 @@ struct Constants {
 /// Kernels that the copy engine feeds: one warp asks for tiles, warpgroups multiply them, and neither takes the other's turns. So what happens
 /// at the same time hardly gets in each other's way, and limits are those of the hardware.
 ///
-/// Fitted to some 3400 times on an H200 (56 shapes of Llama's layers, most of them in two runs, 8 squares, some products with a bias and GELU,
+/// Fitted to some 4200 times on an H200 (56 shapes of Llama's layers, most of them in two runs, 8 squares, some products with a bias and GELU,
 /// tf32 and i8; up to 44 configurations each), such that configurations of one shape come out in the order that was measured. What that data
-/// cannot tell (`out_of_step`, `across_lines`) was set by single comparisons on the same chip. Times of one shape are right to about 1 %,
+/// cannot tell (those `out_of_step`, `across_lines`) was set by single comparisons on the same chip. Times of one shape are right to about 1 %,
 /// and clocks drift by up to 4 % while many configurations take turns, so nothing finer than that is in these numbers.
 const ENGINE: Constants = Constants {
     shared: 128.0,
@@ -100,10 +109,15 @@ const ENGINE: Constants = Constants {
     cluster: 0.95e-6,
     epilogue: 8.0,
     vector: 0.04,
-    partial_latency: 170.0,
+    partial_latency: 600.0,
     partial_store: 12.5,
     partial_load: 21.0,
+    joint_latency: 450.0,
+    joint: 12.0,
     out_of_step: 1.05,
+    out_of_step_alone: 2.0,
+    out_of_step_in_clusters: 0.1,
+    assist: 1.05,
     l2_part: 0.6,
     across_lines: 2.0,
     cooperation: 1.02,
@@ -136,7 +150,12 @@ const THREADS: Constants = Constants {
     partial_latency: 320.0,
     partial_store: 9.8,
     partial_load: 33.0,
+    joint_latency: 450.0,
+    joint: 12.0,
     out_of_step: 1.12,
+    out_of_step_alone: 2.0,
+    out_of_step_in_clusters: 0.1,
+    assist: 1.05,
     l2_part: 0.6,
     across_lines: 3.0,
     cooperation: 1.02,
@@ -191,6 +210,10 @@ pub enum Split {
     Parts(u32),
     /// The same number of steps to every block, wherever tiles end.
     Stream,
+    /// The same, but tiles are begun by some blocks and finished by others.
+    Assist,
+    /// Each tile in so many parts, whose sums blocks of a cluster send each other.
+    Joint(u32),
 }
 
 /// Tiles that are worked on together: so many rows of tiles, or so many columns.
@@ -431,18 +454,49 @@ impl Tiled {
         let steps = f64::from(problem.k.div_ceil(bk.max(1)));
 
         // Who works: clusters take whole groups of multiprocessors.
-        let cluster = (self.cluster[0] * self.cluster[1]).max(1);
+        let joint = match self.split {
+            Split::Joint(parts) => parts.max(1),
+            _ => 1,
+        };
+        let cluster = (self.cluster[0] * self.cluster[1]).max(1) * joint;
         let workers = f64::from((gpu.multiprocessors / cluster * cluster).max(1));
         let (units, steps_of_one) = match self.split {
             Split::Whole => (tiles, steps),
-            Split::Parts(parts) => (tiles * f64::from(parts), (steps / f64::from(parts)).ceil()),
-            Split::Stream => {
+            Split::Parts(parts) | Split::Joint(parts) => {
+                (tiles * f64::from(parts), (steps / f64::from(parts)).ceil())
+            }
+            Split::Stream | Split::Assist => {
                 let units = (workers * f64::from(self.resident)).min(tiles * steps).max(1.0);
                 (units, (tiles * steps / units).ceil())
             }
         };
         let busiest = (units / workers).ceil();
         let busiest_steps = busiest * steps_of_one;
+        // Of streams, whole tiles come after those that are dealt out, and all blocks are at the same step again.
+        let in_step = match self.split {
+            Split::Stream => ((tiles / workers).floor() - 1.0).max(0.0) * steps,
+            Split::Assist => (tiles / workers).floor() * steps,
+            _ => busiest_steps,
+        };
+        let lost = match (rows.min(columns), cluster) {
+            (..=1, _) => constants.out_of_step,
+            _ if self.split == Split::Assist => constants.assist,
+            (_, 1) => constants.out_of_step_alone,
+            _ => {
+                // What blocks that run at the same time read, whichever step of k each is at.
+                let (high, wide) = match self.band {
+                    Band::Rows(high) => (f64::from(high.min(rows)), workers / f64::from(high.min(rows))),
+                    Band::Columns(wide) => {
+                        (workers / f64::from(wide.min(columns)), f64::from(wide.min(columns)))
+                    }
+                };
+                let read = f64::from(problem.k)
+                    * (high.min(rows.into()) * f64::from(bm) * a_bytes
+                        + wide.min(columns.into()) * f64::from(bn) * b_bytes);
+                1.0 + constants.out_of_step_in_clusters * (1.0 + (read / l2(gpu)).powi(2))
+            }
+        };
+        let paced_steps = in_step + (busiest_steps - in_step) * lost;
         let clocks = |clocks: f64| clocks / gpu.clock;
 
         // One step of a tile.
@@ -456,9 +510,8 @@ impl Tiled {
         let fetched_a = k * m * a_bytes / f64::from(self.cluster[1]) * lines(&problem.a, a_bytes, constants);
         let fetched_b = k * n * b_bytes / f64::from(self.cluster[0]) * lines(&problem.b, b_bytes, constants);
         let fetched = fetched_a + fetched_b;
-        let pace = if self.split == Split::Stream { constants.out_of_step } else { 1.0 };
         // With one tile each there is nothing to take turns for.
-        let pace = if self.cooperates && units > workers { pace * constants.cooperation } else { pace };
+        let pace = if self.cooperates && units > workers { constants.cooperation } else { 1.0 };
         let under_way = f64::from(self.stages.max(1)) * busiest.min(f64::from(self.resident.max(1)));
         let load = |bytes: f64, load: Option<u32>| {
             // Loads narrower than 4 bytes pass through registers: addresses, bounds, load, merge, store; and somebody waits for them.
@@ -501,7 +554,7 @@ impl Tiled {
         // The end of a tile.
         let d_bytes = width(problem.types.d);
         let c_bytes = if problem.epilogue.reads_c() { width(problem.types.c) } else { 0.0 };
-        let elements = m * n;
+        let elements = m * n / f64::from(joint);
         let finish = elements * (d_bytes + c_bytes) / constants.store
             + elements * constants.epilogue / f64::from(gpu.float_lanes.max(1));
         let tiles_of_one = (tiles / workers).ceil();
@@ -519,7 +572,9 @@ impl Tiled {
         // Partial sums are written by all, and the last of each tile reads them all.
         let partial = elements * width(problem.types.accumulate);
         let reduction = match self.split {
-            Split::Whole | Split::Parts(1) => 0.0,
+            Split::Whole | Split::Parts(1) | Split::Joint(1) => 0.0,
+            // Every block gets its columns from all others.
+            Split::Joint(parts) => constants.joint_latency + f64::from(parts - 1) * partial / constants.joint,
             Split::Parts(parts) => {
                 constants.partial_latency
                     + busiest * partial / constants.partial_store
@@ -527,10 +582,15 @@ impl Tiled {
             }
             Split::Stream => {
                 let parts = (units / tiles).ceil() + 1.0;
-                constants.partial_latency
-                    + 2.0 * partial / constants.partial_store
-                    + parts * partial / constants.partial_load
+                // If whole tiles come after, nobody waits for it, and some of it happens while others multiply.
+                let hidden = tiles > workers;
+                let latency = if hidden { 0.0 } else { constants.partial_latency };
+                let moved =
+                    2.0 * partial / constants.partial_store + parts * partial / constants.partial_load;
+                latency + moved * if hidden && self.overlapped { 0.95 } else { 1.0 }
             }
+            // Main loops are long enough to hide it all.
+            Split::Assist => 0.0,
         };
 
         let multiplying = match self.unit {
@@ -538,14 +598,14 @@ impl Tiled {
             Unit::Floats | Unit::Doubles => "arithmetic",
         };
         Prediction::of(constants)
-            .with(Counts::Together, multiplying, clocks(pace * busiest_steps * multiply + storing))
+            .with(Counts::Together, multiplying, clocks(pace * paced_steps * multiply + storing))
             .with(Counts::Together, "shared memory", clocks(busiest_steps * shared))
-            .with(Counts::Together, "loads from L2", clocks(pace * busiest_steps * fetched / constants.l2))
+            .with(Counts::Together, "loads from L2", clocks(pace * paced_steps * fetched / constants.l2))
             .with(Counts::Together, "load instructions", clocks(busiest_steps * instructions))
             .with(Counts::Together, "latency of loads", clocks(busiest_steps * constants.latency / under_way))
             .with(Counts::Together, "DRAM", dram)
             .with(Counts::Added, "first load", clocks(FIRST_LOAD * constants.latency))
-            .with(Counts::Added, "cluster", if cluster > 1 { constants.cluster } else { 0.0 })
+            .with(Counts::Added, "cluster", if cluster > joint { constants.cluster } else { 0.0 })
             .with(Counts::Added, "epilogue", clocks(exposed))
             .with(Counts::Added, "vectors of the epilogue", clocks(vectors))
             .with(Counts::Added, "reduction of partial sums", clocks(reduction))

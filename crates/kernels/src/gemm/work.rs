@@ -34,6 +34,8 @@ pub(super) fn hopper(config: &hopper::Config, problem: &Problem, _: &Gpu) -> Wor
             hopper::Split::None => Split::Whole,
             hopper::Split::Parts(parts) => Split::Parts(parts),
             hopper::Split::Stream => Split::Stream,
+            hopper::Split::Assist => Split::Assist,
+            hopper::Split::Joint(parts) => Split::Joint(parts),
         },
         overlapped: config.pace == hopper::Pace::PingPong,
         cooperates: config.pace == hopper::Pace::Cooperative && config.consumers > 1,

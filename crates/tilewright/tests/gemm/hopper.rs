@@ -230,6 +230,32 @@ fn parts_of_k() {
 }
 
 #[test]
+fn clusters_join_their_sums() {
+    for (config, m, n, k) in [
+        ("hopper 64x32x64B c1x1 s3 coop1 m8 joint2 once", 100, 60, 32 * 7),
+        ("hopper 128x32x64B c1x1 s3 coop2 m2 joint4 once", 130, 72, 32 * 9),
+        ("hopper 64x64x64B c1x1 s2 coop1 m8 joint8 once", 64, 64, 32 * 8),
+        ("hopper 128x48x64B c1x1 s2 coop1 m8 joint2 once", 120, 48, 32 * 2),
+    ] {
+        run_on(&h200(8), config, product(m, n, k, Element::BF16));
+    }
+    run_on(&h200(2), "hopper 128x32x128B c1x1 s2 coop2 m8 joint2 once", product(128, 32, 300, Element::I8));
+    let mut promoted = product(64, 32, 128 * 3, Element::E4M3);
+    promoted.accumulation = Accumulation::Promoted;
+    run_on(&h200(2), "hopper 64x32x128B c1x1 s2 coop1 m8 joint2 once", promoted);
+    run_on(
+        &h200(4),
+        "hopper 64x32x64B c1x1 s3 coop1 m8 joint2 once",
+        batched(product(64, 32, 32 * 3, Element::F16), 3),
+    );
+    run_on(
+        &h200(2),
+        "hopper 64x64x128B c1x1 s3 coop1 n2 joint2 once",
+        stored(product(64, 128, 136, Element::F16), ColumnMajor, RowMajor, ColumnMajor),
+    );
+}
+
+#[test]
 fn streams() {
     // Tiles, steps of each and workers that fit together in different ways: stretches of several tiles, of less than one, whole tiles.
     for (tiles, steps, workers) in [(5, 4, 3), (1, 7, 3), (2, 3, 4), (7, 2, 3), (4, 3, 2), (1, 2, 5)] {
@@ -249,12 +275,39 @@ fn streams() {
 }
 
 #[test]
+fn assistance() {
+    // Tiles, steps of each and workers: one tile is begun and many assist, most are begun, fewer tiles than workers, nothing is left.
+    for (tiles, steps, workers) in
+        [(5, 8, 4), (7, 9, 4), (3, 12, 5), (1, 7, 3), (4, 3, 2), (11, 5, 6), (2, 1, 3)]
+    {
+        for pace in ["coop1", "ping2"] {
+            run_on(
+                &h200(workers),
+                &format!("hopper 64x16x64B c1x1 s3 {pace} m8 assist"),
+                product(64 * tiles, 16, 32 * steps, Element::BF16),
+            );
+        }
+    }
+    run_on(
+        &h200(8),
+        "hopper 128x32x64B c1x2 s3 coop2 m8 assist",
+        product(128, 64 * 7, 32 * 9, Element::BF16),
+    );
+    run_on(
+        &h200(3),
+        "hopper 64x16x64B c1x1 s3 ping2 m8 assist",
+        batched(product(64, 16, 32 * 6, Element::F16), 5),
+    );
+}
+
+#[test]
 fn a_matrix_is_added() {
     for (config, d) in [
         (SMALL, RowMajor),
         (SMALL, ColumnMajor),
         ("hopper 128x64x128B c1x1 s2 ping2 m8", RowMajor),
         ("hopper 64x64x128B c1x1 s2 coop1 m8 split2", RowMajor),
+        ("hopper 64x64x128B c1x1 s2 coop1 m8 joint2 once", RowMajor),
     ] {
         let mut problem = stored(product(70, 50, 136, Element::BF16), RowMajor, ColumnMajor, d);
         problem.epilogue = Epilogue::linear();

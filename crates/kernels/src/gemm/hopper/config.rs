@@ -37,6 +37,11 @@ pub enum Split {
     Parts(u32),
     /// The tiles that would not fill the chip into equal shares for all multiprocessors.
     Stream,
+    /// The tiles that would not fill the chip begin in a cluster each, and the clusters that have none of them finish them.
+    Assist,
+    /// Every tile into so many parts, which the blocks of one cluster compute: they send each other their sums, and each brings some
+    /// columns of the tile to D.
+    Joint(u32),
 }
 
 /// One kernel of the family.
@@ -88,6 +93,8 @@ impl fmt::Display for Config {
             Split::None => {}
             Split::Parts(parts) => write!(f, " split{parts}")?,
             Split::Stream => f.write_str(" stream")?,
+            Split::Assist => f.write_str(" assist")?,
+            Split::Joint(parts) => write!(f, " joint{parts}")?,
         }
         f.write_str(if self.persistent { "" } else { " once" })
     }
@@ -99,7 +106,7 @@ impl FromStr for Config {
     fn from_str(text: &str) -> Result<Config, GemmError> {
         read(text).ok_or_else(|| GemmError::Config {
             config: text.to_owned(),
-            reason: "expected a text such as `hopper 128x256x128B c2x1 s4 coop2 m8`, then perhaps `split3` or `stream`, and `once`".to_owned(),
+            reason: "expected a text such as `hopper 128x256x128B c2x1 s4 coop2 m8`, then perhaps `split3`, `stream`, `assist` or `joint2`, and `once`".to_owned(),
         })
     }
 }
@@ -135,10 +142,13 @@ fn read(text: &str) -> Option<Config> {
         persistent: true,
     };
     for word in words {
-        match (word.strip_prefix("split"), word) {
-            (Some(parts), _) => config.split = Split::Parts(parts.parse().ok()?),
-            (None, "stream") => config.split = Split::Stream,
-            (None, "once") => config.persistent = false,
+        let parts = |name: &str| word.strip_prefix(name).and_then(|parts| parts.parse().ok());
+        match (parts("split"), parts("joint"), word) {
+            (Some(parts), ..) => config.split = Split::Parts(parts),
+            (_, Some(parts), _) => config.split = Split::Joint(parts),
+            (.., "stream") => config.split = Split::Stream,
+            (.., "assist") => config.split = Split::Assist,
+            (.., "once") => config.persistent = false,
             _ => return None,
         }
     }
@@ -146,10 +156,33 @@ fn read(text: &str) -> Option<Config> {
 }
 
 impl Config {
-    /// Blocks of a cluster.
+    /// Blocks that share what they load.
     #[must_use]
     pub fn cluster_size(&self) -> u32 {
         self.cluster.0 * self.cluster.1
+    }
+
+    /// Blocks that join their sums.
+    pub(super) fn joint(&self) -> u32 {
+        match self.split {
+            Split::Joint(parts) => parts.max(1),
+            _ => 1,
+        }
+    }
+
+    /// Blocks that are launched as one cluster.
+    pub(super) fn blocks_of_cluster(&self) -> u32 {
+        self.cluster_size() * self.joint()
+    }
+
+    /// Whether sums go through global memory.
+    pub(super) fn exchanges(&self) -> bool {
+        matches!(self.split, Split::Parts(_) | Split::Stream | Split::Assist)
+    }
+
+    /// Columns of a tile that a block brings to D.
+    pub(super) fn columns_of_block(&self) -> u32 {
+        self.n / self.joint()
     }
 
     /// Whether the numbers make sense at all.
@@ -176,7 +209,17 @@ impl Config {
         }
         match self.split {
             Split::Parts(parts) => expect((2..=256).contains(&parts), "2 to 256 parts of k")?,
-            Split::Stream => expect(self.persistent, "streams to be persistent")?,
+            Split::Stream | Split::Assist => expect(self.persistent, "streams to be persistent")?,
+            Split::Joint(parts) => {
+                expect(matches!(parts, 2 | 4 | 8), "2, 4 or 8 blocks to join their sums")?;
+                expect(
+                    n.is_multiple_of(8 * parts),
+                    "blocks that join their sums to have multiples of 8 columns each",
+                )?;
+                expect(cluster == (1, 1), "blocks that join their sums to share nothing else: c1x1")?;
+                expect(self.pace == Pace::Cooperative, "blocks that join their sums to cooperate")?;
+                expect(!self.persistent, "blocks that join their sums to have one tile: `once`")?;
+            }
             Split::None => {}
         }
         Ok(())
@@ -241,6 +284,8 @@ pub(super) fn fills(blocks: u64, gpu: &Gpu) -> bool {
 }
 /// Steps of k that a part should have at least.
 const LEAST_STEPS: u64 = 4;
+/// Steps of k that tiles should have which others finish.
+const LEAST_STEPS_OF_ASSISTED: u64 = 112;
 
 /// Tiles worth trying, with consumers and their pace.
 fn tiles(problem: &Problem) -> Vec<(u32, u32, u32, Pace)> {
@@ -248,7 +293,8 @@ fn tiles(problem: &Problem) -> Vec<(u32, u32, u32, Pace)> {
     let mut tiles = Vec::new();
     // Few columns: tiles no wider than needed, and the next wider ones if that is not enough.
     let narrow = [8, 16, 24, 32, 48, 64, 96, 128];
-    let enough = narrow.into_iter().find(|n| *n >= problem.n);
+    // Blocks that join their sums have at least 8 columns each.
+    let enough = narrow.into_iter().find(|n| *n >= problem.n.max(16));
     for n in narrow.into_iter().filter(|n| enough.is_some_and(|enough| *n <= enough && 2 * n >= enough)) {
         tiles.extend([(64, n, 1, Cooperative), (128, n, 2, Cooperative), (64, n, 2, PingPong)]);
     }
@@ -276,10 +322,34 @@ fn splits(config: &Config, plan: &Plan, gpu: &Gpu) -> Vec<Config> {
         found.push(Config { along: Along::N, ..*config });
     }
     let waves = numbers.tiles.div_ceil(chip).max(1);
-    // Much of the last wave would have nothing to do, and there are few waves.
+    // What the last wave leaves idle is much of the whole, or is more than what clusters lose that are not at the same step of k.
     let idle = waves * chip - numbers.tiles;
-    if waves <= 4 && idle * 8 > waves * chip {
+    let least = if waves <= 4 { 8 } else { 64 };
+    let shares = config.cluster_size() > 1 && numbers.rows.min(numbers.columns) > 1;
+    if (waves <= 4 || shares) && idle * least > waves * chip {
         found.push(Config { split: Split::Stream, ..*config });
+    }
+    // Those that have nothing to do in the last wave can help the others, if they are fewer, and main loops so long that exchanging sums costs
+    // less (measured: 2 % won at k = 8192 and above, 3 % lost at k = 4096).
+    let long = waves > 2 && numbers.steps >= LEAST_STEPS_OF_ASSISTED;
+    if shares && long && config.pace == Pace::PingPong && idle * 2 <= chip && idle * 64 > waves * chip {
+        found.push(Config { split: Split::Assist, ..*config });
+    }
+    // Where blocks of a cluster suffice, their sums need not go through global memory.
+    // (Measured: one warpgroup is slow at wide tiles, and the engine at tiles of which most lies outside of the matrices.)
+    let filled = |tile: u32, extent: u32| extent.min(tile) * 2 > tile || tile <= 16;
+    let suits = filled(config.m, plan.problem.m)
+        && filled(config.n, plan.problem.n)
+        && config.n <= 128 * config.consumers;
+    if suits && config.cluster == (1, 1) && config.pace == Pace::Cooperative {
+        let fits = |parts: &u32| {
+            let blocks = u64::from(*parts) * numbers.tiles;
+            // Larger clusters do not find room for all of their blocks everywhere (measured: 32 clusters of 4 take two rounds).
+            let room = if *parts == 2 { chip } else { chip * 3 / 4 };
+            blocks <= room && numbers.steps >= u64::from(*parts) * LEAST_STEPS
+        };
+        let joint = |parts: u32| Config { split: Split::Joint(parts), persistent: false, ..*config };
+        found.extend([2, 4, 8].into_iter().filter(fits).map(joint));
     }
     let most = (chip / numbers.tiles.max(1)).min(numbers.steps / LEAST_STEPS).min(32);
     let mut parts: Vec<u64> = [most, most / 2].into_iter().filter(|parts| *parts >= 2).collect();
@@ -311,6 +381,8 @@ mod tests {
             "hopper 64x24x64B c1x1 s12 ping2 n16 split3",
             "hopper 64x8x128B c1x2 s2 coop1 m1 stream",
             "hopper 192x192x128B c1x1 s3 coop3 m8 split2 once",
+            "hopper 128x64x128B c1x1 s3 coop2 m8 joint4 once",
+            "hopper 128x128x128B c2x1 s6 ping2 m8 assist",
         ] {
             assert_eq!(text.parse::<Config>().unwrap().to_string(), text);
         }
@@ -357,7 +429,20 @@ mod tests {
         for text in ["hopper 128x256x128B c2x1 s4 coop2 m8", "hopper 128x128x128B c2x1 s6 ping2 m8"] {
             assert!(large.iter().any(|found| found == text), "{text} is not in {large:?}");
         }
-        assert!(large.iter().all(|found| !found.contains("split") && !found.contains("stream")));
+        assert!(large.iter().all(|found| !found.contains("split") && !found.contains("joint")));
+        // 31 waves and 4 tiles: the fraction is dealt out where clusters share what they load.
+        assert!(
+            large.iter().any(|found| found == "hopper 128x128x128B c2x1 s6 ping2 m8 stream"),
+            "{large:?}"
+        );
+        assert!(large.iter().all(|found| !found.contains("stream") || !found.contains("c1x1")));
+        // 7 waves and 100 tiles.
+        let assisted = texts(2048, 8192, 8192);
+        assert!(
+            assisted.iter().any(|found| found == "hopper 128x128x128B c2x1 s6 ping2 m8 assist"),
+            "{assisted:?}"
+        );
+        assert!(texts(4096, 4096, 4096).iter().all(|found| !found.contains("assist")));
         let small = texts(4096, 16, 4096);
         assert!(small.iter().any(|found| found == "hopper 64x16x128B c1x1 s16 coop1 m8 split2"), "{small:?}");
         assert!(small.iter().all(|found| !found.contains("x256x")));

@@ -7,16 +7,17 @@
 use tilewright_lang::Argument;
 use tilewright_lang::prelude::*;
 
+use super::Pace;
+use super::join::Join;
 use super::plan::Plan;
 use super::reduce::Exchange;
 use super::result::{Results, boxes};
 use super::schedule::{Corner, Cursor, Part, Schedule, Unit};
-use super::{Pace, Split};
 
 /// Stages the kernel of a plan for elements `A` and `B`, sums `C`, and an epilogue that computes in `R`.
 pub(super) fn stage<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) -> Result<Kernel, Error> {
     let plan = plan.clone();
-    match plan.config.cluster_size() {
+    match plan.config.blocks_of_cluster() {
         1 => gemm::stage::<A, B, C, R>(plan),
         _ => gemm_cluster::stage::<A, B, C, R>(plan),
     }
@@ -27,7 +28,7 @@ fn gemm<A: Element, B: Element, C: Number, R: Number>(plan: Plan) {
     product::<A, B, C, R>(&plan);
 }
 
-#[kernel(threads = plan.threads(), min_blocks = 1, cluster = (plan.config.cluster_size(), 1, 1), name = "gemm_hopper")]
+#[kernel(threads = plan.threads(), min_blocks = 1, cluster = (plan.config.blocks_of_cluster(), 1, 1), name = "gemm_hopper")]
 fn gemm_cluster<A: Element, B: Element, C: Number, R: Number>(plan: Plan) {
     product::<A, B, C, R>(&plan);
 }
@@ -47,20 +48,41 @@ struct Factor<T> {
 impl<T: Element> Factor<T> {
     /// Starts to fill a slot with rows `row..` and steps `k..`.
     #[track_caller]
-    fn load(&self, slot: Slot, (row, k): (Val<u32>, Val<u32>), member: Val<u32>, full: Mbarrier) {
-        let whole = self.ring.at(slot.index);
-        let member = self.batched.then_some(member);
-        let (tile, row, options) = if self.sharing == 1 {
-            (whole, row, CopyOptions::new())
-        } else {
-            let rows = self.rows / self.sharing;
-            let everybody = (1u16 << self.sharing) - 1;
-            let tile = whole.row_block(self.part, rows);
-            (tile, row + self.part * rows, CopyOptions::new().multicast(everybody))
+    fn load(&self, slot: Slot, at: (Val<u32>, Val<u32>), member: Val<u32>, full: Mbarrier) {
+        let options = match self.sharing {
+            1 => CopyOptions::new(),
+            _ => CopyOptions::new().multicast((1u16 << self.sharing) - 1),
         };
-        for (to, coordinates) in boxes(self.map, tile, (row, k), member) {
+        for (to, coordinates) in self.boxes(slot.index, at, member) {
             self.map.load_box(to, full, &coordinates, options);
         }
+    }
+
+    /// Brings to L2 what [`load`](Factor::load) would load.
+    #[track_caller]
+    fn ask(&self, at: (Val<u32>, Val<u32>), member: Val<u32>) {
+        for (_, coordinates) in self.boxes(val(0), at, member) {
+            self.map.prefetch_box(&coordinates);
+        }
+    }
+
+    /// The copies of this block's part of a tile: where in the ring, and which coordinates.
+    #[track_caller]
+    fn boxes(
+        &self,
+        index: Val<u32>,
+        (row, k): (Val<u32>, Val<u32>),
+        member: Val<u32>,
+    ) -> Vec<(SharedPtr<T>, Vec<Val<i32>>)> {
+        let whole = self.ring.at(index);
+        let (tile, row) = match self.sharing {
+            1 => (whole, row),
+            _ => {
+                let rows = self.rows / self.sharing;
+                (whole.row_block(self.part, rows), row + self.part * rows)
+            }
+        };
+        boxes(self.map, tile, (row, k), self.batched.then_some(member))
     }
 }
 
@@ -77,7 +99,8 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
     }
     let schedule = Schedule::declare(plan);
     let results = Results::<R>::declare(plan);
-    let exchange = (config.split != Split::None).then(|| Exchange::<C>::declare(plan));
+    let exchange = config.exchanges().then(|| Exchange::<C>::declare(plan));
+    let join = schedule.joint.map(|rank| Join::<C>::declare(plan, rank));
 
     let (batched_a, batched_b) = plan.batched();
     let rank = schedule.rank.unwrap_or(val(0));
@@ -97,8 +120,25 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
         part: rank % config.cluster.0,
         batched: batched_b,
     };
+    if plan.asks > 0 {
+        // While the kernel before ends, memory has little to do. Its results may be among the factors, so nothing is read yet; but L2 is
+        // where everybody sees the same bytes, and what lies there early is right when they are written.
+        if (warp_id() == 1) && elect() {
+            let cursor = schedule.start();
+            if schedule.more(cursor) {
+                let unit = schedule.unit(cursor);
+                let corner = schedule.corner(unit.tile);
+                for step in 0..min(unit.count, plan.asks) {
+                    let k = (unit.first + step) * plan.depth;
+                    a.ask((corner.row, k), corner.batch);
+                    b.ask((corner.column, k), corner.batch);
+                }
+            }
+        }
+    }
     let pipe = Pipeline::new(config.stages, plan.groups_of_tile() * config.cluster_size());
-    if schedule.rank.is_some() {
+    let clustered = config.blocks_of_cluster() > 1;
+    if clustered {
         cluster_barrier();
     } else {
         barrier();
@@ -151,7 +191,10 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
             let unit = schedule.unit(cursor);
             cursor = schedule.after(cursor, &unit);
             // Before the products, so that nobody waits for these divisions after them.
-            let corner = consumer.rows_from(schedule.corner(unit.tile));
+            let mut corner = consumer.rows_from(schedule.corner(unit.tile));
+            if let Some(join) = join {
+                corner.column += join.column();
+            }
             results.prepare(corner, (group, round));
             if config.pace == Pace::PingPong {
                 // Tiles are multiplied one after the other; only what follows overlaps.
@@ -168,7 +211,10 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
             }
             let parts = consumer.finish(&sums, last, promoted);
             let to = (&results, corner, round);
-            consumer.deliver(to, exchange.zip(unit.part), (&unit, schedule.rank), &parts);
+            match join {
+                Some(join) => consumer.join(to, join, &parts),
+                None => consumer.deliver(to, exchange.zip(unit.part), (&unit, schedule.rank), &parts),
+            }
             round += 1;
 
             if config.pace == Pace::PingPong {
@@ -181,7 +227,7 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
         results.finish();
     });
 
-    if schedule.rank.is_some() {
+    if clustered {
         // Nobody may leave while another block of the cluster can still write to it or arrive at its barriers.
         warp_barrier();
         cluster_barrier();
@@ -304,6 +350,20 @@ impl<A: Element, B: Element> Consumer<'_, A, B> {
     #[track_caller]
     fn rows_from(&self, corner: Corner) -> Corner {
         Corner { row: corner.row + self.member() * self.plan.rows_of_group(), ..corner }
+    }
+
+    /// Brings this block's columns of a tile to D, the sums of which it gets from all blocks of the cluster.
+    #[track_caller]
+    fn join<C: Number, R: Number>(
+        &self,
+        (results, corner, round): (&Results<R>, Corner, Val<u32>),
+        join: Join<C>,
+        parts: &[Fragment<C>],
+    ) {
+        join.exchange(self.group, parts);
+        results.write(corner, (self.group, round), |slab, first, columns| {
+            join.total(self.group, parts, (slab, first, columns)).cast()
+        });
     }
 
     /// Brings the sums of a unit to D, by way of the workspace if they are not those of a whole tile.

@@ -7,13 +7,15 @@
 //! | `kernel` | the kernel |
 //! | `result` | from sums to D: the epilogue |
 //! | `sink` | the way of results to global memory |
-//! | `reduce` | tiles that several blocks compute together |
+//! | `reduce` | tiles that several blocks compute together, by way of global memory |
+//! | `join` | tiles that the blocks of a cluster compute together, by way of their shared memory |
 //!
 //! Contract: [`Config::check`] is the one predicate. What it allows can be staged, assembled without spills, and launched; what it
 //! does not allow it explains. A and B must suit the copy engine (addresses and leading dimensions in multiples of 16 bytes) and have k
 //! contiguous unless their elements have 16 bits; D may lie in any way.
 
 mod config;
+mod join;
 mod kernel;
 mod plan;
 mod reduce;
@@ -111,11 +113,11 @@ impl Config {
         let numbers = Numbers::new(&plan, gpu.multiprocessors);
         let units = match self.split {
             Split::None => numbers.tiles,
-            Split::Parts(parts) if u64::from(parts) > numbers.steps => {
+            Split::Parts(parts) | Split::Joint(parts) if u64::from(parts) > numbers.steps => {
                 return refuse(format!("k has {} steps, fewer than parts", numbers.steps));
             }
-            Split::Parts(parts) => numbers.tiles.saturating_mul(parts.into()),
-            Split::Stream => numbers.tiles.saturating_mul(numbers.steps),
+            Split::Parts(parts) | Split::Joint(parts) => numbers.tiles.saturating_mul(parts.into()),
+            Split::Stream | Split::Assist => numbers.tiles.saturating_mul(numbers.steps),
         };
         if units >= MOST_UNITS {
             return refuse(format!("there are {units} units of work, and {MOST_UNITS} are too many"));
@@ -150,6 +152,7 @@ impl Config {
         // Blocks that begin early take the places that are free: where the launch before leaves many, some multiprocessors would get two
         // and others none (measured: 25 % slower).
         let overlaps = config::fills(blocks, gpu) && plan.fills_multiprocessor(gpu);
+        let plan = if overlaps { plan.early(&numbers) } else { plan };
         let kernel = KernelSource { key: plan.key(), stage: Arc::new(move || stage(&plan)) };
         let grid = [u32::try_from(blocks).unwrap_or(u32::MAX), 1, 1];
         let mut recipe = Recipe {

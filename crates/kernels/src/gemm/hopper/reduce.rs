@@ -7,7 +7,6 @@
 use tilewright_lang::Argument;
 use tilewright_lang::prelude::*;
 
-use super::Split;
 use super::plan::{Plan, SLAB};
 use super::schedule::{Numbers, Part, Unit};
 use crate::gemm::recipe::{Binding, Operand};
@@ -30,7 +29,7 @@ impl Workspace {
     pub(super) fn new(plan: &Plan, numbers: &Numbers) -> Workspace {
         let (tiles, slots) = numbers.split_tiles(plan);
         // A kernel that may split tiles takes counters, even for a product of which it splits none.
-        let tiles = if plan.config.split == Split::None { 0 } else { tiles.max(1) };
+        let tiles = if plan.config.exchanges() { tiles.max(1) } else { 0 };
         let counters = tiles * u64::from(plan.groups_of_tile()) * 4;
         let tile = u64::from(plan.config.m) * u64::from(plan.config.n) * 4;
         Workspace { counters: counters.next_multiple_of(256), sums: slots * tile }
@@ -148,11 +147,12 @@ impl<C: Number> Slots<C> {
             let four = |i: u32| from.at(self.offset(slab, first / 8 + i)).load_vector(VECTOR);
             Vector::concat((0..shape.values().len() / VECTOR).map(four))
         };
-        let mut total = load(self.part.first_slot);
+        // There are two at least, which are on their way at the same time.
+        let mut total = load(self.part.first_slot) + load(self.part.second_slot);
         let mut slot = self.part.second_slot;
-        for _ in 1..self.part.parts {
-            total = total + load(slot);
+        for _ in 2..self.part.parts {
             slot += self.part.stride;
+            total = total + load(slot);
         }
         shape.with_values(total)
     }

@@ -91,7 +91,7 @@ impl<R: Number> Results<R> {
             epilogue: RefCell::new(problem.epilogue.stage(problem)),
             sink,
             bounds,
-            columns: plan.config.n,
+            columns: plan.config.columns_of_block(),
             chunk: plan.output.columns(),
             piece: plan.piece(),
             slabs: plan.rows_of_group() / SLAB,

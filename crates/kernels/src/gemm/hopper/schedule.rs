@@ -1,8 +1,10 @@
 //! Which part of the product is computed next, and by whom.
 //!
 //! The unit of work is a tile of D and a stretch of k: `(tile, first step, steps)`. Without a split a unit is a whole tile. Split-K
-//! cuts every tile into the same number of units. Stream-K hands each worker an equal stretch of all steps of the last tiles (those
-//! that would not fill the chip), and whole tiles before that. A worker is a cluster of blocks; each block of it has a tile of its own
+//! cuts every tile into the same number of units, and so does a joint split, whose units are those of the blocks of one cluster. Stream-K hands each worker an equal stretch of all steps of the last tiles (those
+//! that would not fill the chip), and whole tiles after that. That leaves workers at different steps of k, which costs what they find of
+//! each other's data in L2. With assistance each of these tiles is begun by a worker, and the workers that have none share the rest of all:
+//! two sets of workers, each at about the same step. A worker is a cluster of blocks; each block of it has a tile of its own
 //! in the cluster's tile.
 //!
 //! Host and device compute the same numbers: [`Numbers`] are the arguments of a launch, [`Schedule`] is what a kernel makes of them.
@@ -17,6 +19,9 @@ use super::plan::Plan;
 use super::{Along, Config, Split};
 use crate::gemm::recipe::Binding;
 
+/// What it costs in steps that the sums of a part of a tile go to memory and come from there.
+const COST_OF_A_PART: u64 = 8;
+
 /// The arguments of a launch that say how much work there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Numbers {
@@ -29,9 +34,12 @@ pub(super) struct Numbers {
     pub(super) steps: u64,
     /// Clusters that are launched.
     pub(super) workers: u64,
-    /// Tiles of the front whose steps are dealt out evenly.
+    /// Tiles of the front whose steps are dealt out evenly, and how many steps of each are not since a worker of its own begins with them.
     pub(super) streamed: u64,
-    /// Steps of these that each worker gets, and how many workers get one more.
+    pub(super) begun: u64,
+    /// Most parts of a tile that is begun so.
+    pub(super) parts: u64,
+    /// Steps that each of those gets to whom they are dealt, and how many get one more.
     pub(super) share: u64,
     pub(super) extra: u64,
 }
@@ -46,38 +54,49 @@ impl Numbers {
         // A product without k is one step that adds nothing.
         let steps = count(problem.k, plan.depth).max(1);
         let units = match config.split {
-            Split::None => tiles,
+            Split::None | Split::Joint(_) => tiles,
             Split::Parts(parts) => tiles * u64::from(parts),
-            Split::Stream => tiles * steps,
+            Split::Stream | Split::Assist => tiles * steps,
         };
-        let chip = u64::from(multiprocessors / config.cluster_size()).max(1);
+        let chip = u64::from(multiprocessors / config.blocks_of_cluster()).max(1);
         let workers = if config.persistent { units.min(chip) } else { units };
         let streamed = match (config.split, tiles.checked_rem(workers)) {
             (Split::Stream, Some(left)) if left > 0 && tiles > workers => workers + left,
             (Split::Stream, Some(left)) if left > 0 => tiles,
+            (Split::Assist, Some(left)) => left,
             _ => 0,
         };
-        let (share, extra) = match workers {
-            0 => (0, 0),
-            _ => (streamed * steps / workers, streamed * steps % workers),
+        // Who begins a tile is done when those are who finish several.
+        let begun = match config.split {
+            Split::Assist if streamed > 0 => (streamed * (steps + COST_OF_A_PART) / workers).clamp(1, steps),
+            _ => 0,
         };
-        Numbers { rows, columns, tiles, steps, workers, streamed, share, extra }
+        let dealt = streamed * (steps - begun);
+        let dealers = if config.split == Split::Assist { workers - streamed } else { workers };
+        let (share, extra) = match dealers {
+            0 => (0, 0),
+            _ => (dealt / dealers, dealt % dealers),
+        };
+        // The rest of a tile can lie across several shares.
+        let parts = 1 + ((steps - begun) / share.max(1) + 2).min(dealers);
+        Numbers { rows, columns, tiles, steps, workers, streamed, begun, parts, share, extra }
     }
 
     /// Blocks that are launched.
     pub(super) fn blocks(&self, config: &Config) -> u64 {
-        self.workers * u64::from(config.cluster_size())
+        self.workers * u64::from(config.blocks_of_cluster())
     }
 
     /// Tiles of blocks whose sums come from several units, and the units that write such sums.
     pub(super) fn split_tiles(&self, plan: &Plan) -> (u64, u64) {
         let blocks = u64::from(plan.config.cluster_size());
         match plan.config.split {
-            Split::None => (0, 0),
+            Split::None | Split::Joint(_) => (0, 0),
             Split::Parts(parts) => (self.tiles * blocks, self.tiles * blocks * u64::from(parts)),
             // The first and the last stretch of a worker can be parts of tiles.
             Split::Stream if self.streamed == 0 => (0, 0),
             Split::Stream => (self.streamed * blocks, 2 * self.workers * blocks),
+            Split::Assist => (self.streamed * blocks, self.streamed * self.parts * blocks),
         }
     }
 
@@ -91,6 +110,8 @@ impl Numbers {
             ("streamed", self.streamed),
             ("share", self.share),
             ("extra", self.extra),
+            ("begun", self.begun),
+            ("parts", self.parts),
         ];
         let number = |n: u64| Binding::U32(u32::try_from(n).unwrap_or(u32::MAX));
         all.into_iter().map(|(name, n)| (name.to_owned(), number(n))).collect()
@@ -112,8 +133,10 @@ pub(super) struct Schedule {
     stream: Option<Stream>,
     worker: Val<u32>,
     workers: Val<u32>,
-    /// This block's number in its cluster.
+    /// This block's number among those that share what they load.
     pub(super) rank: Option<Val<u32>>,
+    /// This block's number among those that join their sums: which part of k it has.
+    pub(super) joint: Option<Val<u32>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -121,9 +144,18 @@ struct Stream {
     streamed: Val<u32>,
     share: Val<u32>,
     extra: Val<u32>,
+    assist: Option<Assist>,
 }
 
-/// Where a worker stands. Without streams it is the number of a unit; with streams, a step among those of all tiles.
+/// Of tiles that are begun by one worker and finished by others: the steps of the former, and most parts of a tile.
+#[derive(Clone, Copy, Debug)]
+struct Assist {
+    begun: Val<u32>,
+    parts: Val<u32>,
+}
+
+/// Where a worker stands. Without streams it is the number of a unit; with streams, a step among those of all tiles. With assistance the first
+/// steps of all tiles that are begun come before the rest of them.
 #[derive(Clone, Copy, Debug, Carry)]
 pub(super) struct Cursor {
     at: Val<u32>,
@@ -174,7 +206,7 @@ impl Schedule {
     #[track_caller]
     pub(super) fn declare(plan: &Plan) -> Schedule {
         let config = &plan.config;
-        let clustered = config.cluster_size() > 1;
+        let clustered = config.blocks_of_cluster() > 1;
         Schedule {
             split: config.split,
             group: config.group,
@@ -185,14 +217,17 @@ impl Schedule {
             columns: Argument::declare("tile_columns"),
             tiles: Argument::declare("tiles"),
             steps: Argument::declare("steps"),
-            stream: (config.split == Split::Stream).then(|| Stream {
+            stream: matches!(config.split, Split::Stream | Split::Assist).then(|| Stream {
                 streamed: Argument::declare("streamed"),
                 share: Argument::declare("share"),
                 extra: Argument::declare("extra"),
+                assist: (config.split == Split::Assist)
+                    .then(|| Assist { begun: Argument::declare("begun"), parts: Argument::declare("parts") }),
             }),
             worker: if clustered { cluster_id(0) } else { block_id(0) },
             workers: if clustered { cluster_grid_size(0) } else { grid_size(0) },
-            rank: clustered.then(cluster_rank),
+            rank: (config.cluster_size() > 1).then(cluster_rank),
+            joint: (config.joint() > 1).then(cluster_rank),
         }
     }
 
@@ -202,8 +237,16 @@ impl Schedule {
         match self.stream {
             None => Cursor { at: self.worker, stretch: None },
             Some(stream) => {
-                let at = stream.start_of(self.worker);
-                let end = stream.start_of(self.worker + 1);
+                let (at, end) = match stream.assist {
+                    None => (stream.start_of(self.worker), stream.start_of(self.worker + 1)),
+                    Some(Assist { begun, .. }) => {
+                        let begins = self.worker < stream.streamed;
+                        let (first, assistant) = (stream.streamed * begun, self.worker - stream.streamed);
+                        let start = select(begins, self.worker * begun, first + stream.start_of(assistant));
+                        let rest = first + stream.start_of(assistant + 1);
+                        (start, select(begins, start + begun, rest))
+                    }
+                };
                 let tile = stream.streamed + self.worker;
                 self.settle(Cursor { at, stretch: Some(Stretch { end, tile }) })
             }
@@ -214,9 +257,9 @@ impl Schedule {
     #[device]
     pub(super) fn more(&self, cursor: Cursor) -> Val<bool> {
         match self.split {
-            Split::None => cursor.at < self.tiles,
+            Split::None | Split::Joint(_) => cursor.at < self.tiles,
             Split::Parts(parts) => cursor.at < self.tiles * parts,
-            Split::Stream => cursor.at < self.tiles * self.steps,
+            Split::Stream | Split::Assist => cursor.at < self.tiles * self.steps,
         }
     }
 
@@ -224,11 +267,13 @@ impl Schedule {
     #[device]
     pub(super) fn unit(&self, cursor: Cursor) -> Unit {
         match (self.split, self.stream, cursor.stretch) {
+            (Split::Joint(parts), ..) => {
+                let (first, count) = self.part_of_steps(self.joint.unwrap_or(val(0)), parts);
+                Unit { tile: cursor.at, first, count, part: None }
+            }
             (Split::Parts(parts), ..) => {
                 let (tile, part) = (cursor.at / parts, cursor.at % parts);
-                let (even, odd) = (self.steps / parts, self.steps % parts);
-                let first = part * even + min(part, odd);
-                let count = even + select(part < odd, 1u32, 0u32);
+                let (first, count) = self.part_of_steps(part, parts);
                 let first_slot = tile * parts;
                 let part = Part {
                     whole: None,
@@ -239,6 +284,9 @@ impl Schedule {
                     stride: 1,
                 };
                 Unit { tile, first, count, part: Some(part) }
+            }
+            (_, Some(stream @ Stream { assist: Some(assist), .. }), Some(stretch)) => {
+                self.assisted(stream, assist, cursor.at, stretch)
             }
             (_, Some(stream), Some(stretch)) => {
                 let tile = cursor.at / self.steps;
@@ -261,6 +309,45 @@ impl Schedule {
             }
             _ => Unit { tile: cursor.at, first: val(0), count: self.steps, part: None },
         }
+    }
+
+    /// The unit at a step, if tiles are begun by some and finished by others.
+    #[device]
+    fn assisted(
+        &self,
+        stream: Stream,
+        Assist { begun, parts }: Assist,
+        at: Val<u32>,
+        stretch: Stretch,
+    ) -> Unit {
+        let (first, rest) = (stream.streamed * begun, self.steps - begun);
+        let (begins, whole) = (at < first, at >= stream.streamed * self.steps);
+        // Among the steps that are dealt out, and those of one tile.
+        let dealt = at - first;
+        let of_dealt = dealt / max(rest, 1u32);
+        let inside = dealt - of_dealt * rest;
+        let tile = select(whole, at / self.steps, select(begins, at / max(begun, 1u32), of_dealt));
+        let count = select(begins, begun, min(rest - inside, stretch.end - at));
+        let count = select(whole, self.steps, count);
+        // Who has the first and the last step of the rest of the tile.
+        let from = stream.worker_of(tile * rest);
+        let to = stream.worker_of(tile * rest + max(rest, 1u32) - 1);
+        let part = Part {
+            whole: Some(count == self.steps),
+            slot: tile * parts + select(begins, 0u32, stream.worker_of(dealt) - from + 1),
+            parts: to - from + 2,
+            first_slot: tile * parts,
+            second_slot: tile * parts + 1,
+            stride: 1,
+        };
+        Unit { tile, first: select(begins | whole, 0u32, begun + inside), count, part: Some(part) }
+    }
+
+    /// The first step of a part, and how many it has.
+    #[device]
+    fn part_of_steps(&self, part: Val<u32>, parts: u32) -> (Val<u32>, Val<u32>) {
+        let (even, odd) = (self.steps / parts, self.steps % parts);
+        (part * even + min(part, odd), even + select(part < odd, 1u32, 0u32))
     }
 
     /// Where a worker stands after a unit.
@@ -367,6 +454,16 @@ mod tests {
         assert_eq!((tail.tiles, tail.workers, tail.streamed), (10, 4, 6));
         let none = numbers(stream, (1024, 256, 512), 4);
         assert_eq!((none.tiles, none.streamed, none.share, none.extra), (8, 0, 0, 0));
+    }
+
+    #[test]
+    fn assistants_are_done_when_those_are_who_begin() {
+        let some = numbers("hopper 128x128x128B c2x1 s6 ping2 m8 assist", (2048, 8192, 8192), 132);
+        assert_eq!((some.tiles, some.workers, some.streamed, some.steps), (512, 66, 50, 128));
+        // 50 begin with 103 steps; 16 do the 25 that are left of each, three or four times with a cost of 8.
+        assert_eq!((some.begun, some.share, some.extra, some.parts), (103, 78, 2, 3));
+        let none = numbers("hopper 128x128x128B c2x1 s6 ping2 m8 assist", (2048, 1056 * 8, 8192), 132);
+        assert_eq!((none.streamed, none.begun, none.share, none.extra), (0, 0, 0, 0));
     }
 
     #[test]
