@@ -211,7 +211,7 @@ impl Config {
             Split::Parts(parts) => expect((2..=256).contains(&parts), "2 to 256 parts of k")?,
             Split::Stream | Split::Assist => expect(self.persistent, "streams to be persistent")?,
             Split::Joint(parts) => {
-                expect(matches!(parts, 2 | 4 | 8), "2, 4 or 8 blocks to join their sums")?;
+                expect(matches!(parts, 2 | 4), "2 or 4 blocks to join their sums")?;
                 expect(
                     n.is_multiple_of(8 * parts),
                     "blocks that join their sums to have multiples of 8 columns each",
@@ -349,7 +349,7 @@ fn splits(config: &Config, plan: &Plan, gpu: &Gpu) -> Vec<Config> {
             blocks <= room && numbers.steps >= u64::from(*parts) * LEAST_STEPS
         };
         let joint = |parts: u32| Config { split: Split::Joint(parts), persistent: false, ..*config };
-        found.extend([2, 4, 8].into_iter().filter(fits).map(joint));
+        found.extend([2, 4].into_iter().filter(fits).map(joint));
     }
     let most = (chip / numbers.tiles.max(1)).min(numbers.steps / LEAST_STEPS).min(32);
     let mut parts: Vec<u64> = [most, most / 2].into_iter().filter(|parts| *parts >= 2).collect();

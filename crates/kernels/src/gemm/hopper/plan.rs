@@ -149,11 +149,16 @@ impl Plan {
         self.registers().map_or(self.even_registers(), |(_, many)| many).saturating_sub(sums)
     }
 
-    /// Registers that computing results takes: addresses and elements of what the epilogue reads, if it reads anything.
+    /// Registers that computing results takes: addresses and elements of what the epilogue reads, if it reads anything, and of sums that
+    /// were in memory.
     pub(super) fn result_registers(&self) -> u32 {
         let epilogue = &self.problem.epilogue;
         let from_memory = epilogue.reads_c() && !self.output.stages_c() || !epilogue.operands().is_empty();
-        if from_memory { 72 } else { 32 }
+        match (from_memory, self.config.exchanges()) {
+            (true, _) => 72,
+            (false, true) => 48,
+            (false, false) => 32,
+        }
     }
 
     /// Columns that are computed at a time: few enough for what the epilogue needs to fit into the registers that sums leave.
