@@ -64,11 +64,12 @@ struct Constants {
     /// Clocks that blocks of a cluster take to find each other, and the bytes of sums that one gets from the others.
     joint_latency: f64,
     joint: f64,
-    /// How much longer main loops take whose blocks are at different steps of k: where a factor is not shared by blocks anyway; where both
-    /// are, so that blocks find less of each other's data in L2, if each loads for itself; and what is lost if clusters load and L2 has room
-    /// for half of what they read (8192 x 8192: 0.2 at k = 8192, 3 at k = 28672).
+    /// How much longer main loops take whose blocks are at different steps of k: where a factor is not shared by blocks anyway; and where both
+    /// are, so that blocks find less of each other's data in L2, if each loads for itself.
     out_of_step: f64,
     out_of_step_alone: f64,
+    /// What is lost if clusters load, and as much again by the square of what they read over L2 (8192 x 8192 x 8192: 0.2 in all; 2048 x 4096 x
+    /// 14336: 0.4).
     out_of_step_in_clusters: f64,
     /// The same where tiles are begun by some blocks and finished by others.
     assist: f64,

@@ -9,12 +9,7 @@
 
 use tilewright_lang::prelude::*;
 
-use super::plan::{Plan, SLAB};
-
-/// Sums that a thread sends at once.
-const VECTOR: u32 = 4;
-/// Threads of a warpgroup.
-const THREADS: u32 = 128;
+use super::plan::{Plan, SLAB, THREADS, VECTOR};
 
 /// The place where the sums of other blocks arrive.
 #[derive(Clone, Copy, Debug)]

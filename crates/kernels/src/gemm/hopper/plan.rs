@@ -11,6 +11,10 @@ use crate::gemm::problem::{Accumulation, Problem, Storage};
 pub(super) const BUFFERS: u32 = 2;
 /// Rows of a multiplication.
 pub(super) const SLAB: u32 = 64;
+/// Threads of a warpgroup.
+pub(super) const THREADS: u32 = 128;
+/// Sums that a thread moves at once, to other blocks and from them.
+pub(super) const VECTOR: u32 = 4;
 /// Bytes that a block asks for early.
 const ASKED: u32 = 40 << 10;
 /// Most bytes of one buffer of staged results.

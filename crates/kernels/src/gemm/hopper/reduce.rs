@@ -7,14 +7,9 @@
 use tilewright_lang::Argument;
 use tilewright_lang::prelude::*;
 
-use super::plan::{Plan, SLAB};
+use super::plan::{Plan, SLAB, THREADS, VECTOR};
 use super::schedule::{Numbers, Part, Unit};
 use crate::gemm::recipe::{Binding, Operand};
-
-/// Sums that a thread moves at once.
-const VECTOR: u32 = 4;
-/// Threads of a warpgroup.
-const THREADS: u32 = 128;
 
 /// Memory that a split takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,15 +10,12 @@ use tilewright_hardware::Element;
 use tilewright_lang::prelude::*;
 use tilewright_lang::{Argument, Element as LangElement};
 
-use super::plan::{BUFFERS, Carrier, Plan, SLAB, swizzle};
+use super::plan::{BUFFERS, Carrier, Plan, SLAB, THREADS, swizzle};
 use super::result::{Chunk, Columns, Sink, boxes};
 use super::schedule::Corner;
 use crate::gemm::epilogue::Place;
 use crate::gemm::matrix::{GlobalMatrix, narrow, with_element};
 use crate::gemm::problem::{Problem, Storage};
-
-/// Threads of a warpgroup.
-const THREADS: u32 = 128;
 
 /// Results through shared memory.
 pub(super) struct Staging<T> {
