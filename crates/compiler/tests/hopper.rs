@@ -160,8 +160,13 @@ fn main() -> ExitCode {
 }
 
 /// The product on tiles: two programs take turns in a block, or two warpgroups share one.
-const TILES: &[([u32; 3], bool)] =
-    &[([128, 128, 64], false), ([128, 128, 64], true), ([64, 256, 64], true), ([128, 256, 64], false)];
+const TILES: &[([u32; 3], bool)] = &[
+    ([128, 128, 64], false),
+    ([128, 128, 64], true),
+    ([64, 256, 64], true),
+    ([128, 256, 64], false),
+    ([128, 192, 64], false),
+];
 
 fn tiles_assemble(tile: [u32; 3], leaky: bool, assembler: &Assembler) -> Result<(), Failed> {
     let kernel = tutorial::matmul::stage(leaky, tile).map_err(|error| error.to_string())?;

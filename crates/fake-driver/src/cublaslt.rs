@@ -17,6 +17,8 @@ const INVALID_VALUE: u32 = 7;
 const EXECUTION_FAILED: u32 = 13;
 const NOT_SUPPORTED: u32 = 15;
 
+/// Bytes of scratch memory that the algorithms need.
+const WORKSPACES: [u64; 2] = [256, 0];
 /// `cudaDataType_t`.
 const F32: u32 = 0;
 const BF16: u32 = 14;
@@ -253,9 +255,10 @@ exported! {
         take(preference)
     }
 
-    fn cublasLtMatmulPreferenceSetAttribute(_preference: *mut u64, attribute: u32, at: *const c_void, bytes: usize) -> u32 {
+    fn cublasLtMatmulPreferenceSetAttribute(preference: *mut u64, attribute: u32, at: *const c_void, bytes: usize) -> u32 {
+        let Some(workspace) = preference.as_mut() else { return INVALID_VALUE };
         let done = match attribute {
-            1 => value::<8>(at, bytes).map(drop),
+            1 => value(at, bytes).map(|bytes| *workspace = u64::from_ne_bytes(bytes)),
             5..=8 => value::<4>(at, bytes).map(drop),
             _ => None,
         };
@@ -269,7 +272,7 @@ exported! {
         b: *const Layout,
         c: *const Layout,
         d: *const Layout,
-        _preference: *mut u64,
+        preference: *const u64,
         most: c_int,
         results: *mut [u64; 12],
         found: *mut c_int,
@@ -285,12 +288,16 @@ exported! {
         if !known || descriptor.epilogue & 32 != 0 {
             return NOT_SUPPORTED;
         }
-        for number in 0..most.min(2) {
+        let room = preference.as_ref().copied().unwrap_or(0);
+        for (number, &workspace) in (1u64..).zip(&WORKSPACES) {
+            if workspace > room || *found == most {
+                continue;
+            }
             // An algorithm of 64 bytes, the workspace, a status that is 0 and a number of waves, and what is reserved.
             let mut result = [0; 12];
-            result[0] = u64::from(number.unsigned_abs()) + 1;
-            result[8] = 256;
-            results.add(number.unsigned_abs() as usize).write_unaligned(result);
+            result[0] = number;
+            result[8] = workspace;
+            results.add(found.unsigned_abs() as usize).write_unaligned(result);
             *found += 1;
         }
         SUCCESS
@@ -336,8 +343,11 @@ exported! {
         let (Some(descriptor), Some(alpha), Some(beta)) = (descriptor.as_ref(), alpha.as_ref(), beta.as_ref()) else {
             return INVALID_VALUE;
         };
-        let proposed = algorithm.as_ref().is_some_and(|&number| number == 1 || number == 2);
-        if handle.is_null() || !proposed || workspace == 0 || workspace_bytes < 256 {
+        let needed = algorithm.as_ref().and_then(|&number| WORKSPACES.get((number as usize).wrapping_sub(1)));
+        let has_room = needed.is_some_and(|&needed| {
+            needed == 0 || workspace != 0 && workspace_bytes as u64 >= needed
+        });
+        if handle.is_null() || !has_room {
             return INVALID_VALUE;
         }
         let product = Product {

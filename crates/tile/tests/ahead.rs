@@ -157,6 +157,9 @@ fn run_ahead(arch: Arch) {
 #[test]
 fn the_copy_engine_runs_ahead() {
     run_ahead(Arch::SM_90A);
+    // Columns that are no power of two, and a tile of them that is mostly outside.
+    let (extents, tile) = ((128, 200, 192), (128, 192, 64));
+    check(&Case { arch: Arch::SM_90A, extents, tile, turned: false, decays: false, leaves: true });
 }
 
 #[test]

@@ -58,11 +58,15 @@ impl<T: Element> Factor<T> {
         }
     }
 
-    /// Brings to L2 what [`load`](Factor::load) would load.
-    #[track_caller]
-    fn ask(&self, at: (Val<u32>, Val<u32>), member: Val<u32>) {
-        for (_, coordinates) in self.boxes(val(0), at, member) {
-            self.map.prefetch_box(&coordinates);
+    /// Brings to L2 what [`load`](Factor::load) would load of the first steps of a unit.
+    #[device]
+    fn ask(&self, steps: u32, depth: u32, unit: &Unit, row: Val<u32>, member: Val<u32>) {
+        if steps > 0 {
+            for step in 0..min(unit.count, steps) {
+                for (_, coordinates) in self.boxes(val(0), (row, (unit.first + step) * depth), member) {
+                    self.map.prefetch_box(&coordinates);
+                }
+            }
         }
     }
 
@@ -120,7 +124,7 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
         part: rank % config.cluster.0,
         batched: batched_b,
     };
-    if plan.asks > 0 {
+    if plan.asks != [0; 2] {
         // While the kernel before ends, memory has little to do. Its results may be among the factors, so nothing is read yet; but L2 is
         // where everybody sees the same bytes, and what lies there early is right when they are written.
         if (warp_id() == 1) && elect() {
@@ -128,11 +132,8 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
             if schedule.more(cursor) {
                 let unit = schedule.unit(cursor);
                 let corner = schedule.corner(unit.tile);
-                for step in 0..min(unit.count, plan.asks) {
-                    let k = (unit.first + step) * plan.depth;
-                    a.ask((corner.row, k), corner.batch);
-                    b.ask((corner.column, k), corner.batch);
-                }
+                a.ask(plan.asks[0], plan.depth, &unit, corner.row, corner.batch);
+                b.ask(plan.asks[1], plan.depth, &unit, corner.column, corner.batch);
             }
         }
     }

@@ -13,9 +13,6 @@ use super::case::{Activation, Case};
 use super::memory::Memory;
 use super::timing::{Contestant, broken};
 
-/// Scratch memory of the library: what NVIDIA advises for Hopper.
-const WORKSPACE: usize = 32 << 20;
-
 /// A product in the library's hands.
 pub(super) struct Peer<'a> {
     matmul: Matmul,
@@ -32,19 +29,21 @@ pub(super) struct Entrant<'a> {
 }
 
 impl<'a> Peer<'a> {
-    /// Describes the product to the library.
+    /// Describes the product to the library, which may use so many bytes of scratch memory.
     pub(super) fn new(
         library: Library,
         device: &'a Device,
         case: &Case,
         problem: &Problem,
         memory: &'a Memory,
+        workspace: usize,
     ) -> Result<Peer<'a>, Failure> {
         let Some(context) = device.context() else {
             return Err(Failure::Machine(format!("cuBLASLt needs a GPU, found {}", device.name())));
         };
-        let matmul = Matmul::new(library, context, description(case, problem))?;
-        let workspace = device.alloc::<u8>(WORKSPACE).map_err(broken)?;
+        let description = Description { workspace, ..description(case, problem) };
+        let matmul = Matmul::new(library, context, description)?;
+        let workspace = device.alloc::<u8>(workspace).map_err(broken)?;
         Ok(Peer { matmul, device, memory, workspace, bias: case.finish.bias })
     }
 
@@ -126,7 +125,6 @@ fn description(case: &Case, problem: &Problem) -> Description {
         },
         fast_accumulation: matches!(seen.types.a, Element::E4M3 | Element::E5M2)
             && seen.accumulation == Accumulation::Fast,
-        workspace: WORKSPACE,
         ..Description::new(a, b, d, compute)
     }
 }
@@ -172,12 +170,13 @@ mod tests {
         let name = "cli::bench::cublas::tests::what_the_library_computes_is_what_was_asked_for";
         Fake::new().with_cublaslt().run(name, |driver| {
             let device = Device::cuda(0).unwrap();
-            for (shape, layout, element, finish) in [
-                ("5x7x9", "tn", Element::F32, "none"),
-                ("5x7x9*2+3", "nn", Element::F32, "bias"),
-                ("4x3x8*3+1", "tt", Element::BF16, "none"),
-                ("6x5x4+2", "nt", Element::BF16, "bias+relu"),
-                ("3x2x1", "tn", Element::F32, "relu"),
+            // One of the two algorithms needs scratch memory.
+            for (shape, layout, element, finish, workspace, proposed) in [
+                ("5x7x9", "tn", Element::F32, "none", 1 << 20, 2),
+                ("5x7x9*2+3", "nn", Element::F32, "bias", 256, 2),
+                ("4x3x8*3+1", "tt", Element::BF16, "none", 1 << 20, 2),
+                ("6x5x4+2", "nt", Element::BF16, "bias+relu", 0, 1),
+                ("3x2x1", "tn", Element::F32, "relu", 255, 1),
             ] {
                 let case = Case {
                     shape: shape.parse().unwrap(),
@@ -188,11 +187,12 @@ mod tests {
                 let problem = case.problem().unwrap();
                 let inputs = Inputs::new(&problem, 5);
                 let memory = Memory::new(&device, &problem, &inputs, Some(3)).unwrap();
-                let peer = Peer::new(Library::load().unwrap(), &device, &case, &problem, &memory).unwrap();
+                let library = Library::load().unwrap();
+                let peer = Peer::new(library, &device, &case, &problem, &memory, workspace).unwrap();
                 let entrants = peer.entrants(8).unwrap();
-                assert_eq!(entrants.len(), 2);
+                assert_eq!(entrants.len(), proposed);
                 memory.spoil(&problem).unwrap();
-                entrants[1].launch(0).unwrap();
+                entrants[proposed - 1].launch(0).unwrap();
                 let verdict = check(&case, &problem, &inputs, &memory.copy(0).d).unwrap();
                 assert_eq!(verdict.wrong, None, "{shape} {layout}");
                 assert!(verdict.compared > 0);

@@ -48,6 +48,9 @@ pub(super) struct Options {
     /// Whom to compare with; by default cuBLASLt where it is found
     #[arg(long)]
     peer: Option<PeerChoice>,
+    /// MiB of scratch memory that cuBLASLt may use; it chooses other algorithms if it gets none, as from PyTorch for i8
+    #[arg(long, value_name = "MIB", default_value_t = PEER_WORKSPACE, value_parser = clap::value_parser!(u32).range(0..=1024))]
+    peer_workspace: u32,
     /// Compare results with sums in f64
     #[arg(long)]
     check: bool,
@@ -91,6 +94,8 @@ fn sets_help() -> String {
     format!("Sets of shapes:\n{}", lines.join("\n"))
 }
 
+/// What NVIDIA advises for Hopper.
+const PEER_WORKSPACE: u32 = 32;
 /// Algorithms of the library that are measured to find its best.
 const PEER_ALGORITHMS: usize = 8;
 
@@ -139,6 +144,7 @@ impl Options {
             shapes: None,
             set: Vec::new(),
             peer: None,
+            peer_workspace: PEER_WORKSPACE,
             check: true,
             algorithm: Vec::new(),
             candidates: 1,
@@ -284,7 +290,9 @@ fn fill(
             return Err(Failure::Machine(format!("the result is wrong: {wrong}")));
         }
     }
-    let peer = library.map(|library| Peer::new(library, device, case, &problem, &memory)).transpose();
+    let workspace = (options.peer_workspace as usize) << 20;
+    let peer =
+        library.map(|library| Peer::new(library, device, case, &problem, &memory, workspace)).transpose();
     let entrants = match &peer {
         Ok(None) => Ok(Vec::new()),
         Ok(Some(peer)) => peer.entrants(PEER_ALGORITHMS),

@@ -17,8 +17,8 @@ use super::subject::Subject;
 pub(super) struct Library;
 
 impl Subject for Library {
-    fn name(&self) -> &str {
-        "library"
+    fn name(&self, _: &Device, _: &Case) -> String {
+        "library".to_owned()
     }
 
     fn prepare<'a>(

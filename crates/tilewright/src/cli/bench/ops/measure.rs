@@ -66,7 +66,7 @@ impl Bench {
         let mut ours = None;
         for subject in &self.subjects {
             if let Some(contestant) = subject.prepare(&self.device, case, &memory)? {
-                row.subject = Some(subject.name().to_owned());
+                row.subject = Some(subject.name(&self.device, case));
                 ours = Some(contestant);
                 break;
             }

@@ -78,7 +78,8 @@ pub(super) struct Options {
     /// The extent that a product sums over [default: its columns]
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
-    /// The tile of a program of the product, and the depth of a step [default: 128x256x64]
+    /// The tile of a program of the product, and the depth of a step [default: 128x256x64, or 128x192x64 where
+    /// that leaves less of the chip idle in the last round]
     #[arg(long, value_name = "MxNxK", value_parser = extents)]
     tile: Option<[u32; 3]>,
     /// How many of each row are the largest [default: 8]
@@ -187,7 +188,7 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
     }
     let mut bench = Bench {
         device: device.clone(),
-        subjects: subject::all(options.tile.unwrap_or(matmul::TILE)),
+        subjects: subject::all(options.tile),
         peers,
         effort: effort(options.rounds, options.sample),
         copies: options.copies,

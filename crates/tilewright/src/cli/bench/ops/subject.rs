@@ -16,8 +16,8 @@ use super::reference::{self, At};
 
 /// Something that computes ops.
 pub(super) trait Subject {
-    /// Who it is, for the table.
-    fn name(&self) -> &str;
+    /// Who it is, for the table: by what it computes a case on a device.
+    fn name(&self, device: &Device, case: &Case) -> String;
 
     /// Makes all ready that launches on the copies need; nothing, if it does not compute this on such a device.
     fn prepare<'a>(
@@ -28,12 +28,12 @@ pub(super) trait Subject {
     ) -> Result<Option<Box<dyn Contestant + 'a>>, Failure>;
 }
 
-/// Everybody of ours, in the order in which they are asked; the product with this tile.
-pub(super) fn all(tile: [u32; 3]) -> Vec<Box<dyn Subject>> {
+/// Everybody of ours, in the order in which they are asked; the product with this tile, if there is one.
+pub(super) fn all(tile: Option<[u32; 3]>) -> Vec<Box<dyn Subject>> {
     vec![
         Box::new(Runtime),
         Box::new(Library),
-        Box::new(Matmul::new(tile)),
+        Box::new(Matmul { tile }),
         Box::new(Processor::new("processor, in f64", reference_rows)),
     ]
 }
@@ -42,8 +42,8 @@ pub(super) fn all(tile: [u32; 3]) -> Vec<Box<dyn Subject>> {
 struct Runtime;
 
 impl Subject for Runtime {
-    fn name(&self) -> &str {
-        "runtime"
+    fn name(&self, _: &Device, _: &Case) -> String {
+        "runtime".to_owned()
     }
 
     fn prepare<'a>(
@@ -84,8 +84,8 @@ impl Processor {
 }
 
 impl Subject for Processor {
-    fn name(&self) -> &str {
-        self.name
+    fn name(&self, _: &Device, _: &Case) -> String {
+        self.name.to_owned()
     }
 
     fn prepare<'a>(
