@@ -1,15 +1,15 @@
 //! Tiles that the blocks of a cluster compute together: each multiplies its part of k, sends every other block the sums of the columns
 //! which that one brings to D, and gets those of its own columns.
 //!
-//! Sums travel from registers to the shared memory of the other block, in the order of registers: four of each thread side by side,
-//! threads side by side. A barrier object of each warpgroup counts the bytes that arrive. The parts are added in the order of k: the
-//! result is the same in every run.
+//! Sums travel from registers to the shared memory of the other block, where they lie in the order of [`SumOrder`]. A barrier object of each
+//! warpgroup counts the bytes that arrive. The parts are added in the order of k: the result is the same in every run.
 //!
 //! Contract: a block has one tile, so nobody writes where somebody may still read; and blocks of a cluster leave together.
 
 use tilewright_lang::prelude::*;
 
-use super::plan::{Plan, SLAB, THREADS, VECTOR};
+use super::order::SumOrder;
+use super::plan::{Plan, THREADS, VECTOR};
 
 /// The place where the sums of other blocks arrive.
 #[derive(Clone, Copy, Debug)]
@@ -21,26 +21,23 @@ pub(super) struct Join<C> {
     /// This block's part of k.
     rank: Val<u32>,
     parts: u32,
-    /// Columns that a block brings to D.
-    columns: u32,
-    /// Groups of 64 rows of a warpgroup.
-    slabs: u32,
+    /// What one block sends to a warpgroup of another: the sums of the columns that the other brings to D.
+    order: SumOrder,
 }
 
 impl<C: Number> Join<C> {
     /// Takes the shared memory; at the start of a kernel, before the first barrier of its cluster.
     #[device]
     pub(super) fn declare(plan: &Plan, rank: Val<u32>) -> Join<C> {
-        let (parts, columns) = (plan.config.joint(), plan.config.columns_of_block());
-        let (groups, slabs) = (plan.groups_of_tile(), plan.rows_of_group() / SLAB);
-        let sums = groups * (parts - 1) * slabs * THREADS * columns / 2;
+        let (parts, groups) = (plan.config.joint(), plan.groups_of_tile());
+        let order = SumOrder::new(plan, plan.config.columns_of_block());
+        let sums = groups * (parts - 1) * order.sums();
         let join = Join {
             incoming: Shared::new(format!("{sums}:1").as_str()),
             arrived: Mbarrier::array(groups, "joined"),
             rank,
             parts,
-            columns,
-            slabs,
+            order,
         };
         if thread_id(0) == 0 {
             for group in 0..groups {
@@ -54,19 +51,14 @@ impl<C: Number> Join<C> {
     /// The first column of the tile that this block brings to D.
     #[track_caller]
     pub(super) fn column(&self) -> Val<u32> {
-        self.rank * self.columns
-    }
-
-    /// Sums that one block sends to a warpgroup of another.
-    fn sums(&self) -> u32 {
-        self.slabs * THREADS * self.columns / 2
+        self.rank * self.order.columns
     }
 
     /// Where this thread of a warpgroup finds four of the sums that came from a block: the `slot`th of the others.
     #[track_caller]
     fn place(&self, group: Val<u32>, slot: Val<u32>, slab: u32, four: u32) -> SharedPtr<C> {
-        let start = (group * (self.parts - 1) + slot) * self.sums() + thread_id(0) % THREADS * VECTOR;
-        self.incoming.ptr().at(start + (slab * self.columns / 2 + four * VECTOR) * THREADS)
+        let start = (group * (self.parts - 1) + slot) * self.order.sums() + self.order.of_thread();
+        self.incoming.ptr().at(start + self.order.offset(slab, four))
     }
 
     /// Sends every other block its columns of the sums of a warpgroup, and waits for theirs.
@@ -77,9 +69,10 @@ impl<C: Number> Join<C> {
                 // Others are counted without the block that receives.
                 let slot = select(self.rank < other, self.rank, self.rank - 1);
                 let arrived = self.arrived.at(group).in_block(other);
-                for (slab, fragment) in (0..self.slabs).zip(sums.iter().copied()) {
-                    let theirs = fragment.values().slice(other * self.columns / 2, self.columns / 2);
-                    for four in 0..self.columns / 2 / VECTOR {
+                for (slab, fragment) in (0..self.order.slabs).zip(sums.iter().copied()) {
+                    let fours = self.order.fours();
+                    let theirs = fragment.values().slice(other * fours * VECTOR, fours * VECTOR);
+                    for four in 0..fours {
                         let to = self.place(group, slot, slab, four).in_block(other);
                         store_vector_async(to, theirs.slice(four * VECTOR, VECTOR), arrived);
                     }
@@ -87,7 +80,9 @@ impl<C: Number> Join<C> {
             }
         }
         if thread_id(0) % THREADS == 0 {
-            self.arrived.at(group).arrive_and_expect((self.parts - 1) * self.sums() * C::ELEMENT.bytes());
+            self.arrived
+                .at(group)
+                .arrive_and_expect((self.parts - 1) * self.order.sums() * C::ELEMENT.bytes());
         }
         self.arrived.at(group).wait(0u32);
     }
@@ -100,7 +95,7 @@ impl<C: Number> Join<C> {
         sums: &[Fragment<C>],
         (slab, first, columns): (u32, u32, u32),
     ) -> Fragment<C> {
-        let of = |block: u32| sums[slab as usize].columns(block * self.columns + first, columns);
+        let of = |block: u32| sums[slab as usize].columns(block * self.order.columns + first, columns);
         let choose = |condition: Val<bool>, yes: Vector<C>, no: Vector<C>| {
             let pairs = yes.elements().into_iter().zip(no.elements());
             Vector::new(pairs.map(|(yes, no)| select(condition, yes, no)))

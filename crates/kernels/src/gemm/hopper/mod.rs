@@ -7,6 +7,7 @@
 //! | `kernel` | the kernel |
 //! | `result` | from sums to D: the epilogue |
 //! | `sink` | the way of results to global memory |
+//! | `order` | how sums lie in memory that others add to |
 //! | `reduce` | tiles that several blocks compute together, by way of global memory |
 //! | `join` | tiles that the blocks of a cluster compute together, by way of their shared memory |
 //!
@@ -17,6 +18,7 @@
 mod config;
 mod join;
 mod kernel;
+mod order;
 mod plan;
 mod reduce;
 mod result;

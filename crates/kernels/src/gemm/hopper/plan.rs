@@ -358,3 +358,27 @@ impl Output {
 pub(super) fn swizzle(bytes: u32) -> Option<SwizzleMode> {
     SwizzleMode::ALL.into_iter().find(|mode| mode.span() == bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemm::Types;
+
+    #[test]
+    fn blocks_ask_early_for_what_no_other_block_reads() {
+        let asks = |config: &str, m: u32, n: u32| {
+            let config: Config = config.parse().unwrap();
+            let plan = Plan::new(&config, &Problem::new(m, n, 4096, Types::of(Element::BF16)));
+            let numbers = Numbers::new(&plan, 132);
+            plan.early(&numbers).asks
+        };
+        let narrow = "hopper 64x16x128B c1x1 s16 coop1 m8 once";
+        // 8 KiB of A a step, and all blocks read B.
+        assert_eq!(asks(narrow, 8192, 16), [8, 0]);
+        assert_eq!(asks(narrow, 64, 1024), [0, 16]);
+        assert_eq!(asks("hopper 64x16x128B c1x1 s5 coop1 m8 joint2 once", 8192, 16), [5, 0]);
+        // Neighbours in both directions, or such that share what they load.
+        assert_eq!(asks(narrow, 8192, 32), [0, 0]);
+        assert_eq!(asks("hopper 64x16x128B c2x1 s16 coop1 m8", 8192, 16), [0, 0]);
+    }
+}

@@ -1,13 +1,13 @@
 //! Tiles that several units compute together: every unit leaves its sums in global memory, and whoever comes last adds them up.
 //!
-//! Sums lie in slots of the workspace in the order of registers: four of them of each thread side by side, threads side by side, so that
-//! all accesses are whole lines. A counter for each tile and warpgroup says how many parts are there. Nobody waits for anybody, and the
-//! parts are added in the order of k whoever comes last: the result is the same in every run.
+//! Sums lie in slots of the workspace, in the order of [`SumOrder`]. A counter for each tile and warpgroup says how many parts are there.
+//! Nobody waits for anybody, and the parts are added in the order of k whoever comes last: the result is the same in every run.
 
 use tilewright_lang::Argument;
 use tilewright_lang::prelude::*;
 
-use super::plan::{Plan, SLAB, THREADS, VECTOR};
+use super::order::SumOrder;
+use super::plan::{Plan, THREADS, VECTOR};
 use super::schedule::{Numbers, Part, Unit};
 use crate::gemm::recipe::{Binding, Operand};
 
@@ -47,8 +47,7 @@ pub(super) struct Exchange<C> {
     /// One word for each warpgroup: whether it came last.
     verdicts: Shared<u32>,
     groups: u32,
-    slabs: u32,
-    columns: u32,
+    order: SumOrder,
     blocks: u32,
 }
 
@@ -59,7 +58,7 @@ pub(super) struct Slots<C> {
     part: Part,
     blocks: u32,
     slot_elements: u32,
-    columns: u32,
+    order: SumOrder,
 }
 
 impl<C: Number> Exchange<C> {
@@ -71,8 +70,7 @@ impl<C: Number> Exchange<C> {
             sums: Argument::declare("sums"),
             verdicts: Shared::new("4:1"),
             groups: plan.groups_of_tile(),
-            slabs: plan.rows_of_group() / SLAB,
-            columns: plan.config.n,
+            order: SumOrder::new(plan, plan.config.n),
             blocks: plan.config.cluster_size(),
         }
     }
@@ -89,21 +87,21 @@ impl<C: Number> Exchange<C> {
         sums: &[Fragment<C>],
     ) -> (Val<bool>, Slots<C>) {
         let thread = thread_id(0) % THREADS;
-        let of_group = THREADS * self.columns / 2 * self.slabs;
+        let of_group = self.order.sums();
         let rank = rank.unwrap_or(val(0));
-        let within = member * of_group + thread * VECTOR;
+        let within = member * of_group + self.order.of_thread();
         let slots = Slots {
             origin: self.sums.at(rank.mul_wide(of_group * self.groups) + within.cast::<u64>()),
             part,
             blocks: self.blocks,
             slot_elements: of_group * self.groups,
-            columns: self.columns,
+            order: self.order,
         };
         let mine = slots.at(part.slot);
-        for (slab, fragment) in (0..self.slabs).zip(sums.iter().copied()) {
-            for i in 0..self.columns / 2 / VECTOR {
+        for (slab, fragment) in (0..self.order.slabs).zip(sums.iter().copied()) {
+            for i in 0..self.order.fours() {
                 let four = fragment.values().slice(i * VECTOR, VECTOR);
-                mine.at(slots.offset(slab, i)).store_vector(four);
+                mine.at(self.order.offset(slab, i)).store_vector(four);
             }
         }
 
@@ -129,17 +127,12 @@ impl<C: Number> Slots<C> {
         self.origin.at((slot * self.blocks).mul_wide(self.slot_elements))
     }
 
-    /// Where four sums lie in it.
-    fn offset(&self, slab: u32, i: u32) -> u32 {
-        (slab * self.columns / 2 + i * VECTOR) * THREADS
-    }
-
     /// The sums of all parts for some columns of a slab, in the places of a fragment of these columns.
     #[device]
     pub(super) fn total(&self, slab: u32, first: u32, shape: Fragment<C>) -> Fragment<C> {
         let load = |slot: Val<u32>| -> Vector<C> {
             let from = self.at(slot);
-            let four = |i: u32| from.at(self.offset(slab, first / 8 + i)).load_vector(VECTOR);
+            let four = |i: u32| from.at(self.order.offset(slab, first / 8 + i)).load_vector(VECTOR);
             Vector::concat((0..shape.values().len() / VECTOR).map(four))
         };
         // There are two at least, which are on their way at the same time.
