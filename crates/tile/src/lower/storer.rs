@@ -17,11 +17,12 @@ use tilewright_ir::{Cmp, Flags, OpData, Opcode, Special, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::outgoing::Outgoing;
+use super::teams::OTHER_BARRIERS;
 use super::{Lowering, Result};
 
 /// Named barriers: panels are written; and from the second on, for each warpgroup, they are free.
-const WRITTEN: u32 = 5;
-const FREE: u32 = 6;
+const WRITTEN: u32 = OTHER_BARRIERS;
+const FREE: u32 = WRITTEN + 1;
 
 impl Lowering<'_> {
     /// Math: leaves a tile to the warp that stores it.

@@ -31,9 +31,10 @@ const SUMS: std::ops::RangeInclusive<u32> = 65..=128;
 /// Elements of one tile that a thread may load beside its sums.
 const BESIDE: u32 = 32;
 
-/// The first named barrier by which the threads of a team wait for each other, and the first by which teams take turns.
+/// The first named barrier by which the threads of a team wait for each other, the first by which teams take turns, and the first that is left.
 const TOGETHER: u32 = 1;
 const TURNS: u32 = TOGETHER + TEAMS;
+pub(super) const OTHER_BARRIERS: u32 = TURNS + TEAMS;
 
 /// Where a warpgroup stands among those with programs of their own.
 #[derive(Debug, Clone, Copy)]
