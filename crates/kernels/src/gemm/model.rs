@@ -88,9 +88,9 @@ struct Constants {
 /// Kernels that the copy engine feeds: one warp asks for tiles, warpgroups multiply them, and neither takes the other's turns. So what happens
 /// at the same time hardly gets in each other's way, and limits are those of the hardware.
 ///
-/// Fitted to some 5500 times on an H200 (56 shapes of Llama's layers, most of them in two runs or more, 8 squares, some products with a bias and GELU,
-/// tf32 and i8; up to 44 configurations each), such that configurations of one shape come out in the order that was measured. What that data
-/// cannot tell (those `out_of_step`, `across_lines`) was set by single comparisons on the same chip. Times of one shape are right to about 1 %,
+/// Fitted to some 5500 times on an H200 (56 shapes of Llama's layers, most of them in two runs or more, 8 squares, some products with a
+/// bias and GELU, tf32 and i8; up to 44 configurations each), such that configurations of one shape come out in the order that was measured. What that data
+/// cannot tell (`out_of_step_alone` and `_in_clusters`, `across_lines`) was set by single comparisons on the same chip. Times of one shape are right to about 1 %,
 /// and clocks drift by up to 4 % while many configurations take turns, so nothing finer than that is in these numbers.
 const ENGINE: Constants = Constants {
     shared: 128.0,

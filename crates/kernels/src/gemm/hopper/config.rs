@@ -330,8 +330,8 @@ fn splits(config: &Config, plan: &Plan, gpu: &Gpu) -> Vec<Config> {
         found.push(Config { split: Split::Stream, ..*config });
     }
     // Those that have nothing to do in the last wave can help the others, if they are fewer, and main loops so long that exchanging sums costs
-    // less (measured: 2 % won at k = 8192 and above, 3 % lost at k = 4096). With one row or column of tiles, or low
-    // ones, it is memory that binds.
+    // less (measured: 2 % won at k = 8192 and above, 3 % lost at k = 4096). With one row or column of tiles, or with
+    // low ones, it is memory that binds.
     let long = waves > 2 && numbers.steps >= LEAST_STEPS_OF_ASSISTED;
     let neighbours = plan.problem.m > config.m && plan.problem.n > config.n;
     let multiplies = config.cluster_size() > 1 && neighbours && config.m > SLAB;
