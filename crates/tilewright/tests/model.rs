@@ -90,19 +90,40 @@ fn is_plain(entry: &Entry) -> bool {
     entry.dtype == "bf16" && entry.epilogue == "none"
 }
 
+/// Whether it is a layer of Llama: 8B or 70B, by a number of tokens of the bars.
+fn is_layer(entry: &Entry) -> bool {
+    let [m, n, k] = entry.extents();
+    let layers = [
+        (6144, 4096),
+        (4096, 4096),
+        (28672, 4096),
+        (4096, 14336),
+        (8192, 8192),
+        (57344, 8192),
+        (8192, 28672),
+    ];
+    layers.contains(&(n, k)) && [1, 16, 64, 128, 256, 512, 2048, 8192].contains(&m)
+}
+
 #[test]
 fn choices_for_layers_of_llama() {
-    check(|entry| is_plain(entry) && !entry.is_square(), 166, 1.008, 1.06);
+    check(|entry| is_plain(entry) && is_layer(entry), 226, 1.009, 1.11);
+}
+
+/// The fastest of those is one that came after others that took little power more often than not: see the file.
+#[test]
+fn choices_for_other_shapes() {
+    check(|entry| is_plain(entry) && !is_layer(entry) && !entry.is_square(), 267, 1.032, 1.38);
 }
 
 #[test]
 fn choices_for_squares() {
-    check(|entry| is_plain(entry) && entry.is_square(), 18, 1.015, 1.10);
+    check(|entry| is_plain(entry) && entry.is_square(), 19, 1.015, 1.10);
 }
 
 #[test]
 fn choices_with_an_epilogue() {
-    check(|entry| entry.epilogue != "none", 9, 1.009, 1.02);
+    check(|entry| entry.epilogue != "none", 9, 1.015, 1.04);
 }
 
 #[test]
