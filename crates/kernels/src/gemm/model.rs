@@ -98,8 +98,8 @@ struct Constants {
 /// that was measured. `out_of_step_alone` was set by single comparisons on the same chip. A time also depends on how much power the kernels
 /// before it took, by 4 % and where samples are short by 15 %, so nothing finer than that is in these numbers.
 ///
-/// Not in the model: tiles that overhang the matrices. Where the copy engine fills in zeros it is slower than where it loads (128 x 128 tiles,
-/// 4096 x 1160 x 4096: 79 us, and 64 us for 4096 x 1280 x 4096).
+/// Not in the model: tiles that overhang the matrices. Where the copy engine fills in zeros it is slower than where it loads (128 x 128 tiles in
+/// clusters of two rows: 79.8 us for 1152 x 4096 x 4096, where a block of each cluster of the last row has no tile; 65.7 us for 1280 rows).
 const ENGINE: Constants = Constants {
     shared: 127.0,
     l2: 85.8,
@@ -455,14 +455,14 @@ pub fn predict(work: &Work, problem: &Problem, gpu: &Gpu) -> Prediction {
 }
 
 /// Bytes of a line of the cache.
-const LINE: u64 = 128;
+const LINE: u32 = 128;
 
 /// How much longer a factor takes from L2 because some of its rows, of which a line is loaded at a time, do not begin with lines of the cache.
 fn lines(placement: &Placement, bytes: u32, constants: &Constants) -> f64 {
     // Of rows that begin at multiples of so many bytes, each of the places in a line is as likely as any other.
-    let apart = (placement.leading * u64::from(bytes)) | u64::from(placement.alignment) | LINE;
+    let apart = (placement.leading * u64::from(bytes)) | u64::from(placement.alignment) | u64::from(LINE);
     let begins = 1 << apart.trailing_zeros();
-    let across = 1.0 - f64::from(begins) / 128.0;
+    let across = 1.0 - f64::from(begins) / f64::from(LINE);
     1.0 + (constants.across_lines - 1.0) * across
 }
 
