@@ -152,6 +152,31 @@ impl TensorMapSpec {
         Ok(self)
     }
 
+    /// With a smaller extent in one dimension. With a swizzle that leaves alone how the rest lies in shared memory.
+    ///
+    /// ```
+    /// use tilewright_hardware::{Element, SwizzleMode, TensorMapSpec};
+    /// let map = TensorMapSpec::new(Element::BF16, &[64, 128], SwizzleMode::B128)?;
+    /// assert_eq!(map.clone().shortened(1, 5)?.bytes(), 640);
+    /// assert!(map.clone().shortened(1, 129).is_err());
+    /// // Rows consist of pieces of 16 bytes.
+    /// assert!(map.shortened(0, 4).is_err());
+    /// # Ok::<(), tilewright_hardware::HardwareError>(())
+    /// ```
+    pub fn shortened(mut self, dimension: usize, extent: u32) -> Result<TensorMapSpec> {
+        let what = |dimension: usize| format!("the extent of box dimension {dimension},");
+        match self.box_dims.get_mut(dimension) {
+            Some(most) if (1..=*most).contains(&extent) => *most = extent,
+            Some(most) => return refuse(what(dimension), extent, format!("1 to {most}")),
+            None => return refuse(what(dimension), extent, format!("a dimension below {}", self.rank())),
+        }
+        let width = self.box_dims[0] * self.element.bytes();
+        if !width.is_multiple_of(PIECE) {
+            return refuse("a box whose innermost bytes are", width, "a multiple of 16");
+        }
+        Ok(self)
+    }
+
     /// With another value outside of the tensor.
     pub fn with_oob_fill(mut self, fill: OobFill) -> Result<TensorMapSpec> {
         // Floats that travel as bytes have no NaN for the hardware to write.

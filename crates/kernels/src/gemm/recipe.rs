@@ -40,7 +40,7 @@ pub enum Binding {
     Map(MapBinding),
 }
 
-/// A tensor as the copy engine sees it. Its box is the kernel's own ([`Kernel::tensor_map`]).
+/// A tensor as the copy engine sees it. Its box is the kernel's own ([`Kernel::tensor_map`]), perhaps shortened.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MapBinding {
     /// The memory.
@@ -51,6 +51,8 @@ pub struct MapBinding {
     pub dims: Vec<u64>,
     /// Bytes between neighbours of each dimension but the innermost.
     pub strides: Vec<u64>,
+    /// A dimension in which the box is smaller than the kernel's, and its extent there.
+    pub shortened: Option<(usize, u32)>,
 }
 
 /// A function that stages a kernel.

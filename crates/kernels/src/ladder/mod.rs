@@ -296,6 +296,7 @@ impl Step {
                 offset: 0,
                 dims: vec![columns.into(), rows.into()],
                 strides: vec![u64::from(columns) * 2],
+                shortened: None,
             }),
         };
         let numbers = [("n", n), ("k", k), ("rows", rows), ("columns", columns), ("steps", steps)];

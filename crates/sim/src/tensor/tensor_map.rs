@@ -5,8 +5,8 @@
 //! `tensormap.replace`. Fields are checked against each other when the map is made and when it is used, not when a
 //! field is replaced: a kernel changes them one after the other.
 //!
-//! A box lies in shared memory row after row without gaps, also where a row is shorter than the span of the swizzle;
-//! the swizzle is then an exclusive-or on the whole address, whatever address the box starts at.
+//! A box lies in shared memory row after row: without gaps, or with a swizzle at multiples of its span, also where a row is shorter. The
+//! swizzle is an exclusive-or on the whole address, whatever address the box starts at.
 //!
 //! Interleaved layouts are not supported. A copy moves bytes as they are: the rounding of `tf32` and the flushing of
 //! subnormals of the `ftz` types are not done.

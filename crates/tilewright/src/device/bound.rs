@@ -161,12 +161,14 @@ pub(crate) enum Given {
     Number(f64),
     /// An address: so many bytes into a buffer.
     Pointer(DynBuffer, u64),
-    /// A tensor so many bytes into a buffer: extents in elements, innermost first, and strides in bytes.
+    /// A tensor so many bytes into a buffer: extents in elements, innermost first, and strides in bytes; and which extent of the box is
+    /// smaller than the kernel says.
     Tensor {
         buffer: DynBuffer,
         offset: u64,
         dims: Vec<u64>,
         strides: Vec<u64>,
+        shortened: Option<(usize, u32)>,
     },
 }
 
@@ -217,12 +219,15 @@ impl BoundLaunch {
                     let element = element.unwrap_or(buffer.element);
                     Kept::Memory(element, Arc::downgrade(&buffer.memory), buffer.offset + offset)
                 }
-                (Needs::Map(Some(spec)), Given::Tensor { buffer, offset, dims, strides }) => {
+                (Needs::Map(Some(spec)), Given::Tensor { buffer, offset, dims, strides, shortened }) => {
                     let left = buffer.bytes.saturating_sub(offset);
                     let start = buffer.offset + usize::try_from(offset).unwrap_or(usize::MAX - buffer.offset);
                     let place = (&buffer.memory, start, left);
-                    let map = kernel.device().map_memory(spec, place, &dims, &strides)?;
-                    Kept::Map(Arc::new((map.spec, map.map)), Arc::downgrade(&buffer.memory))
+                    let own = shortened.map(|(dimension, extent)| spec.clone().shortened(dimension, extent));
+                    let own = own.transpose()?;
+                    let own = own.as_ref().unwrap_or(spec);
+                    let map = kernel.device().map_memory(own, place, &dims, &strides)?;
+                    Kept::Map(Arc::new((spec.clone(), map.map)), Arc::downgrade(&buffer.memory))
                 }
                 (_, other) => return Err(refuse(format!("{other:?}"))),
             };

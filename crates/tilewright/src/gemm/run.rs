@@ -40,11 +40,12 @@ impl Operands {
             Binding::U64(n) => Given::U64(*n),
             Binding::Scalar(name) => Given::Number(*self.scalars.get(name)?),
             Binding::Pointer(operand, offset) => Given::Pointer(self.memory.get(operand)?.clone(), *offset),
-            Binding::Map(MapBinding { operand, offset, dims, strides }) => Given::Tensor {
+            Binding::Map(MapBinding { operand, offset, dims, strides, shortened }) => Given::Tensor {
                 buffer: self.memory.get(operand)?.clone(),
                 offset: *offset,
                 dims: dims.clone(),
                 strides: strides.clone(),
+                shortened: *shortened,
             },
         })
     }

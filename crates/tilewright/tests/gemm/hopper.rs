@@ -135,6 +135,35 @@ fn sums_of_eight_bit_floats_are_promoted() {
     run_on(&h200(1), "hopper 128x8x128B c1x1 s3 ping2 m8", promoted(250, 8, 144));
 }
 
+/// What lies outside of A and B is not loaded: nothing of a block that has no tile, a few rows of one that overhangs, half of what two
+/// blocks share; in the first round of the ring and in later ones.
+#[test]
+fn tiles_that_overhang() {
+    let wide = "hopper 64x64x128B c2x1 s2 coop1 m8";
+    let tall = "hopper 64x64x128B c1x2 s2 coop1 m8";
+    for (config, m, n, k) in [
+        (wide, 192, 64, 200),
+        (wide, 129, 33, 200),
+        (wide, 60, 31, 64),
+        (tall, 64, 192, 200),
+        (tall, 33, 129, 200),
+        (tall, 31, 60, 64),
+    ] {
+        run(config, product(m, n, k, Element::BF16));
+        // Two tiles of a cluster, the first of which is whole.
+        run(config, product(m + 128, n + 128, k, Element::BF16));
+    }
+    for (a, b) in [(RowMajor, RowMajor), (ColumnMajor, ColumnMajor), (ColumnMajor, RowMajor)] {
+        let config = "hopper 128x128x128B c2x1 s2 coop2 m8";
+        run(config, stored(product(264, 40, 200, Element::BF16), a, b, RowMajor));
+        run(config, stored(product(72, 136, 200, Element::BF16), a, b, ColumnMajor));
+    }
+    run(NARROW, batched(product(65, 17, 200, Element::BF16), 3));
+    run_on(&h200(3), "hopper 64x64x128B c1x1 s2 coop1 m8 stream", product(130, 70, 300, Element::BF16));
+    run_on(&h200(1), "hopper 64x24x128B c1x1 s3 ping2 m8", product(200, 50, 100, Element::TF32));
+    run("hopper 64x16x64B c1x1 s3 coop1 m8", product(1, 3, 200, Element::E4M3));
+}
+
 #[test]
 fn narrow_and_odd_tiles() {
     for n in [8, 24, 40, 200] {

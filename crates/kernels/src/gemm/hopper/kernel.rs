@@ -4,14 +4,14 @@
 //! one tile (cooperative), or in turns on tiles of their own (ping-pong), where one multiplies while another stores. Blocks of a cluster
 //! share a tile: each loads a part of it and delivers it to all.
 
-use tilewright_lang::Argument;
 use tilewright_lang::prelude::*;
 
 use super::Pace;
+use super::factor::{Factor, Side};
 use super::join::Join;
-use super::plan::Plan;
+use super::plan::{Plan, THREADS};
 use super::reduce::Exchange;
-use super::result::{Results, boxes};
+use super::result::Results;
 use super::schedule::{Corner, Cursor, Part, Schedule, Unit};
 
 /// Stages the kernel of a plan for elements `A` and `B`, sums `C`, and an epilogue that computes in `R`.
@@ -33,97 +33,23 @@ fn gemm_cluster<A: Element, B: Element, C: Number, R: Number>(plan: Plan) {
     product::<A, B, C, R>(&plan);
 }
 
-/// A factor: its tensor, and the ring of tiles it is loaded into.
-#[derive(Clone, Copy)]
-struct Factor<T> {
-    map: TensorMap<T>,
-    ring: Ring<T>,
-    rows: u32,
-    /// Blocks of the cluster that use the same tile, and which part of it this block loads.
-    sharing: u32,
-    part: Val<u32>,
-    batched: bool,
-}
-
-impl<T: Element> Factor<T> {
-    /// Starts to fill a slot with rows `row..` and steps `k..`.
-    #[track_caller]
-    fn load(&self, slot: Slot, at: (Val<u32>, Val<u32>), member: Val<u32>, full: Mbarrier) {
-        let options = match self.sharing {
-            1 => CopyOptions::new(),
-            _ => CopyOptions::new().multicast((1u16 << self.sharing) - 1),
-        };
-        for (to, coordinates) in self.boxes(slot.index, at, member) {
-            self.map.load_box(to, full, &coordinates, options);
-        }
-    }
-
-    /// Brings to L2 what [`load`](Factor::load) would load of the first steps of a unit.
-    #[device]
-    fn ask(&self, steps: u32, depth: u32, unit: &Unit, row: Val<u32>, member: Val<u32>) {
-        if steps > 0 {
-            for step in 0..min(unit.count, steps) {
-                for (_, coordinates) in self.boxes(val(0), (row, (unit.first + step) * depth), member) {
-                    self.map.prefetch_box(&coordinates);
-                }
-            }
-        }
-    }
-
-    /// The copies of this block's part of a tile: where in the ring, and which coordinates.
-    #[track_caller]
-    fn boxes(
-        &self,
-        index: Val<u32>,
-        (row, k): (Val<u32>, Val<u32>),
-        member: Val<u32>,
-    ) -> Vec<(SharedPtr<T>, Vec<Val<i32>>)> {
-        let whole = self.ring.at(index);
-        let (tile, row) = match self.sharing {
-            1 => (whole, row),
-            _ => {
-                let rows = self.rows / self.sharing;
-                (whole.row_block(self.part, rows), row + self.part * rows)
-            }
-        };
-        boxes(self.map, tile, (row, k), self.batched.then_some(member))
-    }
-}
-
 #[device]
 fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
     let config = &plan.config;
     // The next kernel may set itself up while this one works; it waits before it reads anything.
     grid_launch_dependents();
-    let a_map: TensorMap<A> = Argument::declare("a_map");
-    let b_map: TensorMap<B> = Argument::declare("b_map");
-    if thread_id(0) == 0 {
-        a_map.prefetch();
-        b_map.prefetch();
-    }
     let schedule = Schedule::declare(plan);
     let results = Results::<R>::declare(plan);
     let exchange = config.exchanges().then(|| Exchange::<C>::declare(plan));
     let join = schedule.joint.map(|rank| Join::<C>::declare(plan, rank));
 
-    let (batched_a, batched_b) = plan.batched();
     let rank = schedule.rank.unwrap_or(val(0));
-    let a = Factor {
-        map: a_map,
-        ring: Ring::new(config.stages, plan.tile_a()),
-        rows: config.m,
-        sharing: config.cluster.1,
-        part: rank / config.cluster.0,
-        batched: batched_a,
-    };
-    let b = Factor {
-        map: b_map,
-        ring: Ring::new(config.stages, plan.tile_b()),
-        rows: config.n,
-        sharing: config.cluster.0,
-        part: rank % config.cluster.0,
-        batched: batched_b,
-    };
+    let a = Factor::<A>::declare(plan, Side::A, rank / config.cluster.0);
+    let b = Factor::<B>::declare(plan, Side::B, rank % config.cluster.0);
+    if thread_id(0) == 0 {
+        a.prefetch();
+        b.prefetch();
+    }
     if plan.asks != [0; 2] {
         // While the kernel before ends, memory has little to do. Its results may be among the factors, so nothing is read yet; but L2 is
         // where everybody sees the same bytes, and what lies there early is right when they are written.
@@ -138,12 +64,14 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
         }
     }
     let pipe = Pipeline::new(config.stages, plan.groups_of_tile() * config.cluster_size());
+    clear(plan, &schedule, (&a, &b), true);
     let clustered = config.blocks_of_cluster() > 1;
     if clustered {
         cluster_barrier();
     } else {
         barrier();
     }
+    clear(plan, &schedule, (&a, &b), false);
     grid_wait();
 
     let (few, many) = plan.registers().unzip();
@@ -162,8 +90,9 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
                 let (first, last) = (unit.first * plan.depth, (unit.first + unit.count - 1) * plan.depth);
                 let mut k = select(backwards, last, first);
                 let stride = select(backwards, val(plan.depth.wrapping_neg()), val(plan.depth));
+                let bytes = a.bytes(corner.row) + b.bytes(corner.column);
                 for _ in 0..unit.count {
-                    let full = pipe.acquire(slot, plan.stage_bytes());
+                    let full = pipe.acquire(slot, bytes);
                     a.load(slot, (corner.row, k), corner.batch, full);
                     b.load(slot, (corner.column, k), corner.batch, full);
                     k += stride;
@@ -183,6 +112,9 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
         let mut cursor = schedule.start();
         let mut turn = group;
         let mut round = val(0u32);
+        if a.overhangs() || b.overhangs() {
+            NamedBarrier::new(val(CLEARED), THREADS * config.consumers).wait();
+        }
         if config.pace == Pace::PingPong {
             for _ in 0..group {
                 (cursor, slot) = leave_out(&schedule, cursor, slot);
@@ -237,6 +169,33 @@ fn product<A: Element, B: Element, C: Number, R: Number>(plan: &Plan) {
 
 /// The first of the barriers by which warpgroups take turns; those before are each warpgroup's own.
 const TURNS: u32 = 4;
+/// The barrier after which slots have been cleared.
+const CLEARED: u32 = 7;
+
+/// Writes once to what copies leave out: before there are any, or while the first are under way and those who multiply have nothing to do.
+#[device]
+fn clear<A: Element, B: Element>(
+    plan: &Plan,
+    schedule: &Schedule,
+    (a, b): (&Factor<A>, &Factor<B>),
+    before: bool,
+) {
+    if a.overhangs() || b.overhangs() {
+        let cursor = schedule.start();
+        if (warp_id() >= 4) & schedule.more(cursor) {
+            let unit = schedule.unit(cursor);
+            let corner = schedule.corner(unit.tile);
+            // A unit of few steps does not fill the ring, and the copies of the next may leave out more.
+            let several = (unit.count < plan.config.stages) & schedule.more(schedule.after(cursor, &unit));
+            if several == before {
+                let of = |row: Val<u32>| (!before).then_some(row);
+                let who = (thread_id(0) - THREADS, THREADS * plan.config.consumers);
+                a.clear(of(corner.row), who);
+                b.clear(of(corner.column), who);
+            }
+        }
+    }
+}
 
 /// Passes over the unit of another warpgroup.
 #[device]

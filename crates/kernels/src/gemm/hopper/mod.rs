@@ -5,6 +5,7 @@
 //! | `plan` | what a configuration means for a problem: tiles, registers, shared memory, the way to D |
 //! | `schedule` | which tile comes next, and which steps of k |
 //! | `kernel` | the kernel |
+//! | `factor` | how A and B get to shared memory |
 //! | `result` | from sums to D: the epilogue |
 //! | `sink` | the way of results to global memory |
 //! | `order` | how sums lie in memory that others add to |
@@ -16,6 +17,7 @@
 //! contiguous unless their elements have 16 bits; D may lie in any way.
 
 mod config;
+mod factor;
 mod join;
 mod kernel;
 mod order;
@@ -33,14 +35,15 @@ use tilewright_hardware::{Arch, Element, Gpu, mma};
 use tilewright_lang::prelude::{E4m3, E5m2, Tf32, bf16, f16};
 use tilewright_lang::{Error, Kernel};
 
+use self::factor::Side;
 use self::plan::{Plan, SLAB};
 use self::reduce::Workspace;
-use self::result::{Results, matrix_map};
+use self::result::Results;
 use self::schedule::Numbers;
 use super::GemmError;
 use super::epilogue::add_reductions;
 use super::problem::{Batching, Problem, Types};
-use super::recipe::{Binding, KernelSource, Launch, MapBinding, Operand, Recipe};
+use super::recipe::{KernelSource, Launch, Recipe};
 
 /// Kernels count tiles and steps in 32 bits, with room to step beyond the last.
 const MOST_UNITS: u64 = 1 << 31;
@@ -141,10 +144,8 @@ impl Config {
         let workspace = Workspace::new(&plan, &numbers);
         let zeros = if problem.k == 0 { NOTHING } else { 0 };
 
-        let mut bindings = vec![
-            ("a_map".to_owned(), Binding::Map(factor_map(&plan, Operand::A))),
-            ("b_map".to_owned(), Binding::Map(factor_map(&plan, Operand::B))),
-        ];
+        let mut bindings = factor::bindings(&plan, Side::A);
+        bindings.extend(factor::bindings(&plan, Side::B));
         bindings.extend(numbers.bindings());
         bindings.extend(workspace.bindings(zeros));
         bindings.extend(Results::<f32>::bindings(&plan));
@@ -165,24 +166,6 @@ impl Config {
         add_reductions(problem, pieces, &mut recipe);
         Ok(recipe)
     }
-}
-
-/// A factor as the copy engine sees it.
-fn factor_map(plan: &Plan, operand: Operand) -> MapBinding {
-    let problem = &plan.problem;
-    let (batched_a, batched_b) = plan.batched();
-    let (placement, element, extents, batched) = match operand {
-        Operand::A => (&problem.a, problem.types.a, (problem.m, problem.k), batched_a),
-        _ => (&problem.b, problem.types.b, (problem.k, problem.n), batched_b),
-    };
-    if problem.k == 0 {
-        // Tensors have elements. These are zeros, and so is everything outside of them.
-        let inner = u64::from(16 / element.bytes());
-        let (dims, strides) =
-            if batched { (vec![inner, 1, 1], vec![16, 16]) } else { (vec![inner, 1], vec![16]) };
-        return MapBinding { operand: Operand::Workspace, offset: 0, dims, strides };
-    }
-    matrix_map(operand, placement, element, extents, batched.then_some(problem.batch))
 }
 
 /// Stages the kernel of a plan.

@@ -3,6 +3,7 @@
 use tilewright_hardware::{Element, Gpu, HardwareError, Major, SwizzleMode, smem_tile};
 use tilewright_layout::Composed;
 
+use super::factor::{Overhang, Side};
 use super::schedule::Numbers;
 use super::{Config, Pace};
 use crate::gemm::problem::{Accumulation, Problem, Storage};
@@ -24,7 +25,7 @@ const BUFFER: u32 = 8192;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) config: Config,
-    /// Its extents decide nothing that is staged.
+    /// Its extents decide nothing that is staged, except whether tiles overhang.
     pub(super) problem: Problem,
     /// Elements of k in one step.
     pub(super) depth: u32,
@@ -206,10 +207,15 @@ impl Plan {
             let swizzle = swizzle(self.config.k_bytes).unwrap_or(SwizzleMode::None);
             smem_tile(Major::K, rows, depth, element, swizzle)
         } else {
-            let fits = |span: &u32| (part * element.bytes()).is_multiple_of(*span);
-            let span = [128, 64, 32, 16].into_iter().find(fits).unwrap_or(16);
-            smem_tile(Major::Mn, rows, depth, element, swizzle(span).unwrap_or(SwizzleMode::None))
+            let swizzle = swizzle(self.span(part)).unwrap_or(SwizzleMode::None);
+            smem_tile(Major::Mn, rows, depth, element, swizzle)
         }
+    }
+
+    /// Bytes of the boxes that load so many rows that are contiguous in memory.
+    pub(super) fn span(&self, rows: u32) -> u32 {
+        let fits = |span: &u32| (rows * self.problem.types.a.bytes()).is_multiple_of(*span);
+        [128, 64, 32, 16].into_iter().find(fits).unwrap_or(16)
     }
 
     /// Whether parts of tiles that do not have k contiguous are whole lines of 128 bytes, unless tiles are no larger anyway. Others are read
@@ -222,11 +228,6 @@ impl Plan {
         };
         let Config { m, n, cluster, .. } = self.config;
         whole(a, m, cluster.1) && whole(b, n, cluster.0)
-    }
-
-    /// Bytes of A and B of one step.
-    pub(super) fn stage_bytes(&self) -> u32 {
-        (self.config.m + self.config.n) * self.config.k_bytes
     }
 
     /// Bytes of staged results, of all warpgroups.
@@ -276,7 +277,7 @@ impl Plan {
         let (batched_a, batched_b) = self.batched();
         let flag = |set: bool| u8::from(set);
         format!(
-            "{} {}*{}+{}->{} {}{}{} batch{}{}{} {:?} promoted{} asks{:?} c {} {} v{} {epilogue:?}",
+            "{} {}*{}+{}->{} {}{}{} batch{}{}{} over{}{} {:?} promoted{} asks{:?} c {} {} v{} {epilogue:?}",
             self.config,
             types.a,
             types.b,
@@ -288,6 +289,8 @@ impl Plan {
             flag(*batch > 1),
             flag(batched_a),
             flag(batched_b),
+            flag(Overhang::new(self, Side::A).is_some()),
+            flag(Overhang::new(self, Side::B).is_some()),
             self.output,
             flag(self.promoted),
             self.asks,

@@ -235,7 +235,7 @@ pub(super) fn matrix_map(
         dims.push(u64::from(batch));
         strides.push(placement.batch_stride * bytes);
     }
-    MapBinding { operand, offset: 0, dims, strides }
+    MapBinding { operand, offset: 0, dims, strides, shortened: None }
 }
 
 /// The copies that a tile takes, for a tensor with or without a dimension of members: where in the tile, and which coordinates.

@@ -60,6 +60,9 @@ pub(super) struct Options {
     /// Measure so many of the algorithms that the model likes best, and take the fastest
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     candidates: u32,
+    /// Measure the best of so many further kinds as well: other tiles, clusters, ways to divide the work
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    kinds: u32,
     /// Where to measure: a number of a GPU, or cpu; by default the first GPU, else the CPU
     #[arg(long)]
     device: Option<String>,
@@ -148,6 +151,7 @@ impl Options {
             check: true,
             algorithm: Vec::new(),
             candidates: 1,
+            kinds: 0,
             device: None,
             rounds,
             sample: 3,
@@ -279,7 +283,7 @@ fn fill(
         row.memory_bound = Some(roofline.is_of_memory());
     }
     let memory = Memory::new(device, &problem, &inputs, options.copies)?;
-    let choice = Choice { algorithms: &options.algorithm, most: options.candidates as usize };
+    let choice = Choice { algorithms: &options.algorithm, most: options.candidates as usize, kinds: options.kinds as usize };
     let ours = Ours::choose(device, &problem, &memory, choice)?;
     let ours = fastest(options, device, &memory, ours, &mut row.tried)?;
     row.algorithm = Some(ours.name().to_owned());

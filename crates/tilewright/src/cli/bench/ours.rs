@@ -1,5 +1,7 @@
 //! Our own contestants: algorithms of the library on every copy of the operands.
 
+use std::collections::HashSet;
+
 use tilewright::device::{Buffer, Device, DeviceKind, DynBuffer};
 use tilewright::gemm::{Arguments, Gemm, Operands, Plan, Prepared};
 use tilewright::kernels::gemm::{Algorithm, Operand, Problem, Recipe, Types, candidates};
@@ -16,6 +18,29 @@ pub(super) struct Choice<'a> {
     pub(super) algorithms: &'a [Algorithm],
     /// So many of those that the model likes best.
     pub(super) most: usize,
+    /// And the best of so many kinds that are not among them.
+    pub(super) kinds: usize,
+}
+
+impl Choice<'_> {
+    /// Those of a list that take part, which has the best first.
+    fn of(&self, all: impl IntoIterator<Item = Algorithm>) -> Vec<Algorithm> {
+        let mut all = all.into_iter();
+        let mut chosen: Vec<Algorithm> = all.by_ref().take(self.most).collect();
+        let mut known: HashSet<String> = chosen.iter().map(kind).collect();
+        chosen.extend(all.filter(|algorithm| known.insert(kind(algorithm))).take(self.kinds));
+        chosen
+    }
+}
+
+/// What an algorithm is without its details: tile, cluster, who multiplies, how k is divided. Stages and the order of tiles are details.
+fn kind(algorithm: &Algorithm) -> String {
+    let text = algorithm.to_string();
+    let is_detail = |word: &&str| {
+        let (letter, number) = word.split_at(1);
+        "smng".contains(letter) && number.parse::<u32>().is_ok()
+    };
+    text.split(' ').filter(|word| !is_detail(word)).collect::<Vec<_>>().join(" ")
 }
 
 /// A product with one of our algorithms.
@@ -48,7 +73,7 @@ impl Ours {
             }
             [] => {
                 let all = candidates(problem, &chip).map_err(Failure::input)?;
-                all.into_iter().take(choice.most).map(|candidate| candidate.algorithm).collect()
+                choice.of(all.into_iter().map(|candidate| candidate.algorithm))
             }
             some => some.to_vec(),
         };
