@@ -107,26 +107,33 @@ fn is_layer(entry: &Entry) -> bool {
 
 #[test]
 fn choices_for_layers_of_llama() {
-    check(|entry| is_plain(entry) && is_layer(entry), 226, 1.009, 1.11);
+    check(|entry| is_plain(entry) && is_layer(entry), 57, 1.008, 1.06);
 }
 
-/// The fastest of those is one that came after others that took little power more often than not: see the file.
+/// Whether it is done in 6 us, most of which is the start: `gemv` is up to 1.4 times as fast as what the model likes for a few of those.
+fn is_tiny(entry: &Entry) -> bool {
+    let [m, n, k] = entry.extents().map(u64::from);
+    m <= 8 && n * k <= 4 << 20
+}
+
 #[test]
 fn choices_for_other_shapes() {
-    check(|entry| is_plain(entry) && !is_layer(entry) && !entry.is_square(), 267, 1.032, 1.38);
+    let other = |entry: &Entry| is_plain(entry) && !is_layer(entry) && !entry.is_square();
+    check(|entry| other(entry) && !is_tiny(entry), 172, 1.014, 1.12);
+    check(|entry| other(entry) && is_tiny(entry), 4, 1.32, 1.41);
 }
 
 #[test]
 fn choices_for_squares() {
-    check(|entry| is_plain(entry) && entry.is_square(), 19, 1.015, 1.10);
+    check(|entry| is_plain(entry) && entry.is_square(), 10, 1.015, 1.06);
 }
 
 #[test]
 fn choices_with_an_epilogue() {
-    check(|entry| entry.epilogue != "none", 9, 1.015, 1.04);
+    check(|entry| entry.epilogue != "none", 3, 1.009, 1.02);
 }
 
 #[test]
 fn choices_for_other_types() {
-    check(|entry| entry.dtype != "bf16", 4, 1.006, 1.01);
+    check(|entry| entry.dtype != "bf16", 6, 1.009, 1.02);
 }

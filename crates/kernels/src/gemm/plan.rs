@@ -182,7 +182,7 @@ mod tests {
             let candidate = best(&bf16(n, n, n));
             let KernelConfig::Hopper(config) = candidate.algorithm.kernel else { panic!("{candidate:?}") };
             assert!(config.m * config.n >= 128 * 128, "{}", candidate.algorithm);
-            assert_eq!(candidate.predicted.binding().name, "power");
+            assert_eq!(candidate.predicted.binding().name, "tensor cores");
         }
     }
 

@@ -28,6 +28,15 @@ pub enum Along {
     N,
 }
 
+impl Along {
+    fn other(self) -> Along {
+        match self {
+            Along::M => Along::N,
+            Along::N => Along::M,
+        }
+    }
+}
+
 /// How k is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
@@ -180,6 +189,29 @@ impl Config {
         matches!(self.split, Split::Parts(_) | Split::Stream | Split::Assist)
     }
 
+    /// Most tiles of a band: about as many rows as columns of tiles should fit into a GPC where blocks have one tile each, and rows of more
+    /// should stay in L2 where they have several.
+    fn most_of_band(&self) -> u64 {
+        match self.joint() {
+            1 => 8,
+            2 => 3,
+            _ => 2,
+        }
+    }
+
+    /// The same with an order of tiles: across the side that has fewer of them, so that neighbours share what they load of the larger factor;
+    /// in equal bands if it has many.
+    fn walked(self, numbers: &Numbers) -> Config {
+        let (along, across) = if numbers.rows <= numbers.columns {
+            (Along::M, numbers.rows)
+        } else {
+            (Along::N, numbers.columns)
+        };
+        let across = across.max(1);
+        let group = across.div_ceil(across.div_ceil(self.most_of_band()));
+        Config { along, group: u32::try_from(group).unwrap_or(1), ..self }
+    }
+
     /// Columns of a tile that a block brings to D.
     pub(super) fn columns_of_block(&self) -> u32 {
         self.n / self.joint()
@@ -250,12 +282,13 @@ impl Config {
                     consumers,
                     pace,
                     cluster,
-                    group: 8,
+                    group: 1,
                     along: Along::M,
                     split: Split::None,
                     persistent: true,
                 };
                 let plan = Plan::new(&config, problem);
+                let config = config.walked(&Numbers::new(&plan, gpu.multiprocessors));
                 if !plan.loads_whole_lines() {
                     continue;
                 }
@@ -318,8 +351,8 @@ fn splits(config: &Config, plan: &Plan, gpu: &Gpu) -> Vec<Config> {
     let numbers = Numbers::new(plan, gpu.multiprocessors);
     let chip = u64::from(gpu.multiprocessors / config.cluster_size()).max(1);
     let mut found = vec![*config];
-    if numbers.rows > 8 && numbers.columns > 8 {
-        found.push(Config { along: Along::N, ..*config });
+    if numbers.rows.min(numbers.columns) > config.most_of_band() {
+        found.push(Config { along: config.along.other(), ..*config });
     }
     let waves = numbers.tiles.div_ceil(chip).max(1);
     // What the last wave leaves idle is much of the whole, or is more than what clusters lose that are not at the same step of k.
@@ -338,12 +371,8 @@ fn splits(config: &Config, plan: &Plan, gpu: &Gpu) -> Vec<Config> {
     if multiplies && long && config.pace == Pace::PingPong && idle * 2 <= chip && idle * 64 > waves * chip {
         found.push(Config { split: Split::Assist, ..*config });
     }
-    // Where blocks of a cluster suffice, their sums need not go through global memory.
-    // (Measured: one warpgroup is slow at wide tiles, and the engine at tiles of which most lies outside of the matrices.)
-    let filled = |tile: u32, extent: u32| extent.min(tile) * 2 > tile || tile <= 16;
-    let suits = filled(config.m, plan.problem.m)
-        && filled(config.n, plan.problem.n)
-        && config.n <= 128 * config.consumers;
+    // Where blocks of a cluster suffice, their sums need not go through global memory. (Measured: one warpgroup is slow at wide tiles.)
+    let suits = config.n <= 128 * config.consumers;
     if suits && config.cluster == (1, 1) && config.pace == Pace::Cooperative {
         let fits = |parts: &u32| {
             let blocks = u64::from(*parts) * numbers.tiles;
@@ -351,7 +380,8 @@ fn splits(config: &Config, plan: &Plan, gpu: &Gpu) -> Vec<Config> {
             let room = if *parts == 2 { chip } else { chip * 3 / 4 };
             blocks <= room && numbers.steps >= u64::from(*parts) * LEAST_STEPS
         };
-        let joint = |parts: u32| Config { split: Split::Joint(parts), persistent: false, ..*config };
+        let joint =
+            |parts: u32| Config { split: Split::Joint(parts), persistent: false, ..*config }.walked(&numbers);
         found.extend([2, 4].into_iter().filter(fits).map(joint));
     }
     let most = (chip / numbers.tiles.max(1)).min(numbers.steps / LEAST_STEPS).min(32);
@@ -447,7 +477,7 @@ mod tests {
         );
         assert!(texts(4096, 4096, 4096).iter().all(|found| !found.contains("assist")));
         let small = texts(4096, 16, 4096);
-        assert!(small.iter().any(|found| found == "hopper 64x16x128B c1x1 s16 coop1 m8 split2"), "{small:?}");
+        assert!(small.iter().any(|found| found == "hopper 64x16x128B c1x1 s16 coop1 n1 split2"), "{small:?}");
         assert!(small.iter().all(|found| !found.contains("x256x")));
     }
 

@@ -276,9 +276,10 @@ impl Plan {
         let storage = |storage: Storage| if storage == Storage::RowMajor { 'r' } else { 'c' };
         let (batched_a, batched_b) = self.batched();
         let flag = |set: bool| u8::from(set);
+        // How wide a band is the launch says.
+        let config = Config { group: 1, ..self.config };
         format!(
-            "{} {}*{}+{}->{} {}{}{} batch{}{}{} over{}{} {:?} promoted{} asks{:?} c {} {} v{} {epilogue:?}",
-            self.config,
+            "{config} {}*{}+{}->{} {}{}{} batch{}{}{} over{}{} {:?} promoted{} asks{:?} c {} {} v{} {epilogue:?}",
             types.a,
             types.b,
             types.accumulate,

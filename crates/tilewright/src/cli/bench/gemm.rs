@@ -283,7 +283,11 @@ fn fill(
         row.memory_bound = Some(roofline.is_of_memory());
     }
     let memory = Memory::new(device, &problem, &inputs, options.copies)?;
-    let choice = Choice { algorithms: &options.algorithm, most: options.candidates as usize, kinds: options.kinds as usize };
+    let choice = Choice {
+        algorithms: &options.algorithm,
+        most: options.candidates as usize,
+        kinds: options.kinds as usize,
+    };
     let ours = Ours::choose(device, &problem, &memory, choice)?;
     let ours = fastest(options, device, &memory, ours, &mut row.tried)?;
     row.algorithm = Some(ours.name().to_owned());
