@@ -129,7 +129,7 @@ const ENGINE: Constants = Constants {
     joint: 4.34,
     out_of_step: 1.13,
     out_of_step_alone: 2.9,
-    out_of_step_in_clusters: 0.246,
+    out_of_step_in_clusters: 0.30,
     assist: 1.17,
     l2_part: 0.6,
     across_lines: 2.32,
