@@ -257,9 +257,7 @@ impl<T: Element> Factor<T> {
             }
             Some(edge) => {
                 let last = self.boxes(edge.map, slot.index, at, member);
-                for (number, whole, last) in
-                    (0u32..).zip(whole).zip(last).map(|((n, whole), last)| (n, whole, last))
-                {
+                for ((number, whole), last) in (0u32..).zip(whole).zip(last) {
                     let first = at.0 + self.part * self.size.part + number * self.size.width;
                     if first + self.size.width <= edge.extent {
                         self.map.load_box(whole.0, full, &whole.1, options);
