@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::Element;
 use crate::attr::{Attr, Constant};
-use crate::func::{Func, Op, Region, Value};
+use crate::func::{Attrs, Func, Op, Operands, Region, Value};
 use crate::loc::Loc;
 use crate::table::{Opcode, Out};
 use crate::types::Type;
@@ -85,8 +85,18 @@ impl Builder {
         given: impl IntoIterator<Item = Type>,
         loc: Loc,
     ) -> Op {
-        let operands: SmallVec<[Value; 8]> = operands.into_iter().collect();
-        let mut given = given.into_iter();
+        self.append(
+            code,
+            operands.into_iter().collect(),
+            attrs.into_iter().collect(),
+            &given.into_iter().collect::<SmallVec<[Type; 2]>>(),
+            loc,
+        )
+    }
+
+    /// Apart from the conversions of `push`, so that it is compiled once.
+    fn append(&mut self, code: Opcode, operands: Operands, attrs: Attrs, given: &[Type], loc: Loc) -> Op {
+        let mut given = given.iter().copied();
         let mut results: SmallVec<[Type; 2]> = SmallVec::new();
         for out in code.info().results {
             match *out {

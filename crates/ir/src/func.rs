@@ -70,15 +70,21 @@ pub struct ValueData {
     pub def: Def,
 }
 
+/// The operands of an op: few, most of the time.
+pub type Operands = SmallVec<[Value; 4]>;
+
+/// The attributes of an op: fewer.
+pub type Attrs = SmallVec<[Attr; 2]>;
+
 /// What is known of an op.
 #[derive(Debug, Clone)]
 pub struct OpData {
     /// Which op.
     pub code: Opcode,
     /// What it takes.
-    pub operands: SmallVec<[Value; 4]>,
+    pub operands: Operands,
     /// What it knows at compile time.
-    pub attrs: SmallVec<[Attr; 2]>,
+    pub attrs: Attrs,
     /// What it gives.
     pub results: SmallVec<[Value; 1]>,
     /// The regions it owns.
@@ -251,22 +257,27 @@ impl Func {
         results: impl IntoIterator<Item = Type>,
         loc: Loc,
     ) -> Op {
+        let results: SmallVec<[Type; 2]> = results.into_iter().collect();
+        self.add_op(code, operands.into_iter().collect(), attrs.into_iter().collect(), &results, loc)
+    }
+
+    /// Apart from the conversions of `new_op`, so that it is compiled once.
+    fn add_op(
+        &mut self,
+        code: Opcode,
+        operands: Operands,
+        mut attrs: Attrs,
+        results: &[Type],
+        loc: Loc,
+    ) -> Op {
         let op = Op::at(self.ops.len());
-        let mut data = OpData {
-            code,
-            operands: operands.into_iter().collect(),
-            attrs: attrs
-                .into_iter()
-                .filter(|attr| attr.kind != AttrKind::Flags || attr.value != AttrValue::Word(0))
-                .collect(),
-            results: SmallVec::new(),
-            regions: SmallVec::new(),
-            loc,
-        };
+        attrs.retain(|attr| attr.kind != AttrKind::Flags || attr.value != AttrValue::Word(0));
+        let mut data =
+            OpData { code, operands, attrs, results: SmallVec::new(), regions: SmallVec::new(), loc };
         if data.attrs.len() > 1 {
             data.sort_attrs();
         }
-        for (i, ty) in results.into_iter().enumerate() {
+        for (i, &ty) in results.iter().enumerate() {
             data.results.push(self.new_value(ty, Def::Result(op, u32::try_from(i).unwrap_or(u32::MAX))));
         }
         self.ops.push(data);

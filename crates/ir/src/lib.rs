@@ -48,7 +48,9 @@ mod verify;
 pub use attr::*;
 pub use build::Builder;
 pub use diagnostic::Diagnostic;
-pub use func::{Def, Func, Launch, Module, Op, OpData, Param, Region, RegionData, Uses, Value, ValueData};
+pub use func::{
+    Attrs, Def, Func, Launch, Module, Op, OpData, Operands, Param, Region, RegionData, Uses, Value, ValueData,
+};
 pub use loc::{Frame, Loc, Location, Locations};
 pub use parse::parse;
 pub use print::PrintOptions;

@@ -1,6 +1,6 @@
 //! Copies that run while the thread goes on: `cp.async` by every thread, bulk copies by one.
 
-use tilewright_ir::{Bytes, Cache, Combine, Count, Element as Kind, Flags, Opcode, Prefetch};
+use tilewright_ir::{Bytes, Cache, Combine, Count, Element as Kind, Flags, Opcode, Operands, Prefetch};
 
 use crate::barrier::{Mbarrier, RemoteMbarrier};
 use crate::element::Element;
@@ -91,7 +91,8 @@ pub fn bulk_load<T: Element>(
     options: CopyOptions,
 ) {
     let bytes = bytes.val();
-    let ids = [to.id, from.id, bytes.id, barrier.ptr.id].into_iter().chain(options.operands());
+    let ids = [to.id, from.id, bytes.id, barrier.ptr.id];
+    let ids: Operands = ids.into_iter().chain(options.operands()).collect();
     trace::effect(Opcode::BulkLoad, ids, [options.flags().into()]);
 }
 
@@ -104,7 +105,7 @@ pub fn bulk_store<T: Element>(
     policy: Option<L2Policy>,
 ) {
     let bytes = bytes.val();
-    let ids = [to.id, from.id, bytes.id].into_iter().chain(policy.map(|p| p.0));
+    let ids: Operands = [to.id, from.id, bytes.id].into_iter().chain(policy.map(|p| p.0)).collect();
     trace::effect(Opcode::BulkStore, ids, [Flags::HINT.when(policy.is_some()).into()]);
 }
 

@@ -1,6 +1,6 @@
 //! Looking inside a running kernel: traces for the simulator, assertions, traps.
 
-use tilewright_ir::{Attr, Opcode, Value};
+use tilewright_ir::{Attr, Opcode, Operands, Value};
 
 use crate::trace;
 use crate::value::Val;
@@ -25,7 +25,8 @@ pub fn print(format: &str, values: &[&dyn Traced]) {
         trace::error(format!("the format {format:?} has {holes} places for {} values", values.len()));
         return;
     }
-    trace::effect(Opcode::Trace, values.iter().map(|v| v.traced()), [Attr::text(format)]);
+    let values: Operands = values.iter().map(|v| v.traced()).collect();
+    trace::effect(Opcode::Trace, values, [Attr::text(format)]);
 }
 
 /// Stops the grid with an error unless the condition holds.

@@ -149,8 +149,19 @@ impl ViewInfo {
 /// Runs `body` as the kernel's code and checks the result.
 #[track_caller]
 pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Result<Kernel, Error> {
+    // Every kernel has a body of its own type; what is done with it is compiled once.
+    let mut body = Some(body);
+    stage_once(name, &mut || {
+        if let Some(body) = body.take() {
+            body();
+        }
+    })
+}
+
+#[track_caller]
+fn stage_once(name: &str, body: &mut dyn FnMut()) -> Result<Kernel, Error> {
     let mut outcome = Ok(());
-    let mut tracer = trace::stage(name, || outcome = catch_unwind(AssertUnwindSafe(body)));
+    let mut tracer = trace::stage(name, &mut || outcome = catch_unwind(AssertUnwindSafe(&mut *body)));
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }

@@ -7,8 +7,8 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use tilewright_ir::{
-    Attr, Cache, Combine, Element as Kind, Evict, Level, Opcode, Order, Policy, Prefetch, Scope, Space, Type,
-    Value,
+    Attr, Cache, Combine, Element as Kind, Evict, Level, Opcode, Operands, Order, Policy, Prefetch, Scope,
+    Space, Type, Value,
 };
 
 use crate::element::{Element, Integer, Number};
@@ -376,7 +376,7 @@ impl<T: Element, S: space::Space> Ptr<T, S> {
 
     #[track_caller]
     fn load_as(self, ty: Type, access: Access) -> Value {
-        let operands = std::iter::once(self.id).chain(access.policy.map(|p| p.0));
+        let operands: Operands = [self.id].into_iter().chain(access.policy.map(|p| p.0)).collect();
         trace::value(Opcode::Load, operands, access.attrs(), ty)
     }
 
@@ -422,7 +422,7 @@ impl<T: Element, S: space::Space> Ptr<T, S> {
 
     #[track_caller]
     fn store_value(self, value: Value, access: Access) {
-        let operands = [self.id, value].into_iter().chain(access.policy.map(|p| p.0));
+        let operands: Operands = [self.id, value].into_iter().chain(access.policy.map(|p| p.0)).collect();
         trace::effect(Opcode::Store, operands, access.attrs());
     }
 

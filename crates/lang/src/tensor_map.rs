@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use tilewright_hardware::{Major, TensorMapSpec};
-use tilewright_ir::{Attr, Combine, Flags, Index, MapField, Opcode, Rank, Value};
+use tilewright_ir::{Attr, Combine, Flags, Index, MapField, Opcode, Operands, Rank, Value};
 
 use crate::barrier::Mbarrier;
 use crate::element::Element;
@@ -135,6 +135,11 @@ impl CopyOptions {
     }
 }
 
+/// What an instruction of the copy engine takes: these, then the coordinates.
+fn operands(first: &[Value], coordinates: &[Val<i32>]) -> Operands {
+    first.iter().copied().chain(coordinates.iter().map(|c| c.id)).collect()
+}
+
 impl<T: Element> TensorMap<T> {
     pub(crate) fn of(id: Value) -> TensorMap<T> {
         TensorMap { id, ty: PhantomData }
@@ -224,12 +229,9 @@ impl<T: Element> TensorMap<T> {
         options: CopyOptions,
     ) {
         let attrs = [self.rank(coordinates), options.flags().into()];
-        let ids = [to.id, self.id, barrier.ptr.id].into_iter();
-        trace::effect(
-            Opcode::TmaLoad,
-            ids.chain(coordinates.iter().map(|c| c.id)).chain(options.operands()),
-            attrs,
-        );
+        let mut ids = operands(&[to.id, self.id, barrier.ptr.id], coordinates);
+        ids.extend(options.operands());
+        trace::effect(Opcode::TmaLoad, ids, attrs);
     }
 
     /// Starts to copy pixels as a convolution needs them: coordinates innermost first, then the offsets within the filter.
@@ -243,33 +245,32 @@ impl<T: Element> TensorMap<T> {
         options: CopyOptions,
     ) {
         let attrs = [self.rank(coordinates), options.flags().with(Flags::IM2COL).into()];
-        let ids = [to.id, self.id, barrier.ptr.id].into_iter().chain(coordinates.iter().map(|c| c.id));
-        trace::effect(
-            Opcode::TmaLoad,
-            ids.chain(offsets.iter().map(|o| o.id)).chain(options.operands()),
-            attrs,
-        );
+        let mut ids = operands(&[to.id, self.id, barrier.ptr.id], coordinates);
+        ids.extend(offsets.iter().map(|o| o.id));
+        ids.extend(options.operands());
+        trace::effect(Opcode::TmaLoad, ids, attrs);
     }
 
     /// Starts to copy one box of any rank to the tensor.
     #[track_caller]
     pub fn store_box(self, from: SharedPtr<T>, coordinates: &[Val<i32>], policy: Option<L2Policy>) {
         let attrs = [self.rank(coordinates), Flags::HINT.when(policy.is_some()).into()];
-        let ids = [self.id, from.id].into_iter().chain(coordinates.iter().map(|c| c.id));
-        trace::effect(Opcode::TmaStore, ids.chain(policy.map(|p| p.0)), attrs);
+        let mut ids = operands(&[self.id, from.id], coordinates);
+        ids.extend(policy.map(|p| p.0));
+        trace::effect(Opcode::TmaStore, ids, attrs);
     }
 
     /// Starts to combine one box of any rank into the tensor.
     #[track_caller]
     pub fn reduce_box(self, op: Combine, from: SharedPtr<T>, coordinates: &[Val<i32>]) {
-        let ids = [self.id, from.id].into_iter().chain(coordinates.iter().map(|c| c.id));
+        let ids = operands(&[self.id, from.id], coordinates);
         trace::effect(Opcode::TmaReduce, ids, [self.rank(coordinates), op.into()]);
     }
 
     /// Brings one box of any rank into L2.
     #[track_caller]
     pub fn prefetch_box(self, coordinates: &[Val<i32>]) {
-        let ids = std::iter::once(self.id).chain(coordinates.iter().map(|c| c.id));
+        let ids = operands(&[self.id], coordinates);
         trace::effect(Opcode::TmaPrefetch, ids, [self.rank(coordinates)]);
     }
 

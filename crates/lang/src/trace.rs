@@ -3,12 +3,17 @@
 //! Staged values are indices into the function that this thread is building. Every operation of the language ends here: it appends
 //! an op together with the caller's place in the source (`#[track_caller]`). Mistakes are collected, not thrown: staging goes on
 //! with a poison value, so that all mistakes of a kernel come out at once.
+//!
+//! Every kernel goes through these functions thousands of times with other closures and types. They are thin where they are generic, and
+//! what they do is in functions that are not, which are compiled once: that decides how long a crate of kernels takes to build.
 
 use std::cell::RefCell;
 use std::panic::Location;
 
 use tilewright_hardware::TensorMapSpec;
-use tilewright_ir::{Attr, Builder, Diagnostic, Element, Frame, Func, Loc, Op, Opcode, Region, Type, Value};
+use tilewright_ir::{
+    Attr, Attrs, Builder, Diagnostic, Element, Frame, Func, Loc, Op, Opcode, Region, Type, Value,
+};
 use tilewright_layout::Composed;
 
 /// A function being built, and what belongs to it at staging time only.
@@ -54,7 +59,7 @@ thread_local! {
 /// Builds a function by running `body`, and returns the tracer. An outer kernel under construction, if any, is put back even when
 /// `body` panics. The caller's place is that of the kernel.
 #[track_caller]
-pub(crate) fn stage(name: &str, body: impl FnOnce()) -> Tracer {
+pub(crate) fn stage(name: &str, body: &mut dyn FnMut()) -> Tracer {
     struct Restore(Option<Tracer>);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -94,10 +99,16 @@ fn not_staging() -> ! {
 /// # Panics
 /// If this thread is not staging a kernel.
 pub(crate) fn with<R>(f: impl FnOnce(&mut Tracer) -> R) -> R {
+    let (mut f, mut result) = (Some(f), None);
+    with_tracer(&mut |tracer| result = f.take().map(|f| f(tracer)));
+    result.unwrap_or_else(|| not_staging())
+}
+
+fn with_tracer(f: &mut dyn FnMut(&mut Tracer)) {
     TRACER.with(|cell| match cell.borrow_mut().as_mut() {
         Some(tracer) => f(tracer),
         None => not_staging(),
-    })
+    });
 }
 
 impl Tracer {
@@ -127,16 +138,19 @@ pub(crate) fn here() {
 
 /// Appends an op. `given` are the result types that the table leaves open.
 #[track_caller]
-pub(crate) fn push<const N: usize>(
+pub(crate) fn push(
     code: Opcode,
-    operands: impl IntoIterator<Item = Value>,
+    operands: impl AsRef<[Value]>,
     attrs: impl IntoIterator<Item = Attr>,
-    given: [Type; N],
+    given: impl AsRef<[Type]>,
 ) -> Op {
-    let at = Location::caller();
+    append(code, operands.as_ref(), attrs.into_iter().collect(), given.as_ref(), Location::caller())
+}
+
+fn append(code: Opcode, operands: &[Value], attrs: Attrs, given: &[Type], at: &Location<'_>) -> Op {
     with(|t| {
         let loc = t.place(at);
-        t.builder.push(code, operands, attrs, given, loc)
+        t.builder.push(code, operands.iter().copied(), attrs, given.iter().copied(), loc)
     })
 }
 
@@ -144,24 +158,29 @@ pub(crate) fn push<const N: usize>(
 #[track_caller]
 pub(crate) fn value(
     code: Opcode,
-    operands: impl IntoIterator<Item = Value>,
+    operands: impl AsRef<[Value]>,
     attrs: impl IntoIterator<Item = Attr>,
     given: impl Into<Option<Type>>,
 ) -> Value {
-    let at = Location::caller();
+    append_value(code, operands.as_ref(), attrs.into_iter().collect(), given.into(), Location::caller())
+}
+
+fn append_value(
+    code: Opcode,
+    operands: &[Value],
+    attrs: Attrs,
+    given: Option<Type>,
+    at: &Location<'_>,
+) -> Value {
     with(|t| {
         let loc = t.place(at);
-        t.builder.value(code, operands, attrs, given.into(), loc)
+        t.builder.value(code, operands.iter().copied(), attrs, given, loc)
     })
 }
 
 /// Appends an op without results.
 #[track_caller]
-pub(crate) fn effect(
-    code: Opcode,
-    operands: impl IntoIterator<Item = Value>,
-    attrs: impl IntoIterator<Item = Attr>,
-) {
+pub(crate) fn effect(code: Opcode, operands: impl AsRef<[Value]>, attrs: impl IntoIterator<Item = Attr>) {
     push(code, operands, attrs, []);
 }
 
@@ -184,7 +203,10 @@ pub(crate) fn u32_const(value: u32) -> Value {
 /// Reports a mistake at the caller's place.
 #[track_caller]
 pub(crate) fn error(message: impl Into<String>) {
-    let at = Location::caller();
+    report(message.into(), Location::caller());
+}
+
+fn report(message: String, at: &Location<'_>) {
     with(|t| {
         let loc = t.place(at);
         let diagnostic = Diagnostic::new(message, loc, &t.builder.func.locations);
@@ -217,7 +239,7 @@ pub(crate) fn open(op: Op) -> Region {
 
 /// Ends the open region.
 #[track_caller]
-pub(crate) fn close(code: Opcode, operands: impl IntoIterator<Item = Value>) {
+pub(crate) fn close(code: Opcode, operands: impl AsRef<[Value]>) {
     effect(code, operands, []);
     with(|t| t.builder.close());
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops;
 
-use tilewright_ir::{Attr, Flags, Index, Opcode, Type, Value};
+use tilewright_ir::{Attr, Flags, Index, Opcode, Operands, Type, Value};
 
 use crate::element::{Element, Number};
 use crate::stage::Carry;
@@ -80,9 +80,12 @@ impl<T: Element> Vector<T> {
     #[track_caller]
     pub fn new<R: Operand<T>>(elements: impl IntoIterator<Item = R>) -> Vector<T> {
         trace::here();
-        let ids: Vec<Value> = elements.into_iter().map(|e| e.val().id).collect();
-        let len = u32::try_from(ids.len()).unwrap_or(u32::MAX);
-        let ty = vector_type::<T>(len);
+        Vector::pack(&elements.into_iter().map(|e| e.val().id).collect::<Operands>())
+    }
+
+    #[track_caller]
+    fn pack(ids: &[Value]) -> Vector<T> {
+        let ty = vector_type::<T>(u32::try_from(ids.len()).unwrap_or(u32::MAX));
         Vector::of(trace::value(Opcode::Pack, ids, [], ty), ty.lanes())
     }
 
@@ -147,7 +150,8 @@ impl<T: Element> Vector<T> {
     pub fn concat(parts: impl IntoIterator<Item = Vector<T>>) -> Vector<T> {
         let parts: Vec<Vector<T>> = parts.into_iter().collect();
         let ty = vector_type::<T>(parts.iter().map(|p| p.len).sum());
-        Vector::of(trace::value(Opcode::Concat, parts.iter().map(|p| p.id), [], ty), ty.lanes())
+        let ids: Operands = parts.iter().map(|p| p.id).collect();
+        Vector::of(trace::value(Opcode::Concat, ids, [], ty), ty.lanes())
     }
 
     /// Applies a function to each element.

@@ -18,12 +18,19 @@ use crate::value::{Selects, Val, Widen};
 /// each; scalars come as they are.
 #[track_caller]
 pub(crate) fn apply(inputs: &[Value], f: impl FnOnce(&[Value]) -> Vec<Value>) -> Vec<Value> {
+    // Compiled once, not for every function of an element.
+    let mut f = Some(f);
+    apply_once(inputs, &mut |elements| f.take().map(|f| f(elements)).unwrap_or_default())
+}
+
+#[track_caller]
+fn apply_once(inputs: &[Value], f: &mut dyn FnMut(&[Value]) -> Vec<Value>) -> Vec<Value> {
     trace::here();
     let mut inputs = inputs.to_vec();
     let Some(shape) = common_shape(&mut inputs) else { return f(&inputs) };
     let is_tile = |value: Value| trace::with(|t| t.ty(value)).shape().is_some();
     let tiles: Vec<Value> = inputs.iter().filter(|&&v| is_tile(v)).map(|&v| grown(v, shape)).collect();
-    let op = trace::push(Opcode::Map, tiles.iter().copied(), [], []);
+    let op = trace::push(Opcode::Map, &tiles, [], []);
     let region = trace::open(op);
     let mut arguments = tiles.iter().map(|&tile| {
         trace::with(|t| {
@@ -36,7 +43,7 @@ pub(crate) fn apply(inputs: &[Value], f: impl FnOnce(&[Value]) -> Vec<Value>) ->
         .map(|&input| if is_tile(input) { arguments.next().unwrap_or(input) } else { input })
         .collect();
     let results = f(&elements);
-    trace::close(Opcode::Yield, results.iter().copied());
+    trace::close(Opcode::Yield, &results);
     trace::with(|t| {
         let types: Vec<Type> = results.iter().map(|&result| t.ty(result)).collect();
         let tile = |ty: Type| Type::Tile(ty.element().unwrap_or(tilewright_ir::Element::Bool), shape);

@@ -33,10 +33,25 @@ pub(super) fn combine<I: Tiles>(
     direction: Direction,
     f: impl FnOnce(I::Elements, I::Elements) -> I::Elements,
 ) -> I {
+    let mut f = Some(f);
+    let results = combine_once(tiles.ids(), axis, direction, &mut |first, second| {
+        let combined = f.take().map(|f| f(I::Elements::of_ids(first), I::Elements::of_ids(second)));
+        combined.map(|combined| combined.ids()).unwrap_or_default()
+    });
+    results.map_or(tiles, |results| I::of_ids(&results))
+}
+
+/// Apart from the types of `combine`, so that it is compiled once. None after a mistake.
+#[track_caller]
+fn combine_once(
+    mut ids: Vec<Value>,
+    axis: i32,
+    direction: Direction,
+    f: &mut dyn FnMut(&[Value], &[Value]) -> Vec<Value>,
+) -> Option<Vec<Value>> {
     trace::here();
-    let mut ids = tiles.ids();
-    let Some(shape) = common_shape(&mut ids) else { return tiles };
-    let Some(axis) = axis_of(axis, shape.rank()) else { return tiles };
+    let shape = common_shape(&mut ids)?;
+    let axis = axis_of(axis, shape.rank())?;
     let ids: Vec<Value> = ids.into_iter().map(|id| grown(id, shape)).collect();
     let elements: Vec<_> = ids.iter().filter_map(|&id| trace::with(|t| t.ty(id)).element()).collect();
 
@@ -44,21 +59,19 @@ pub(super) fn combine<I: Tiles>(
     let flags = Flags::REVERSE.when(direction == Direction::Reverse);
     let flags = (flags != Flags::NONE).then(|| flags.into());
     let attrs = std::iter::once(axis_attr(axis).into()).chain(flags);
-    let op = trace::push(code, ids.iter().copied(), attrs, []);
+    let op = trace::push(code, &ids, attrs, []);
     let region = trace::open(op);
     let arguments: Vec<Value> = trace::with(|t| {
         let twice = elements.iter().chain(&elements);
         twice.map(|&element| t.builder.func.add_arg(region, Type::Scalar(element))).collect()
     });
     let (first, second) = arguments.split_at(ids.len());
-    let combined = f(I::Elements::of_ids(first), I::Elements::of_ids(second)).ids();
-    trace::close(Opcode::Yield, combined);
+    trace::close(Opcode::Yield, f(first, second));
 
     let after = if direction == Direction::All { shape.with(axis, 1).unwrap_or(shape) } else { shape };
-    let results: Vec<Value> = trace::with(|t| {
+    Some(trace::with(|t| {
         elements.iter().map(|&element| t.builder.func.add_result(op, Type::Tile(element, after))).collect()
-    });
-    I::of_ids(&results)
+    }))
 }
 
 /// The axes that a reduction to one element must go along, the last first.

@@ -1,6 +1,6 @@
 //! [`View`]: a tensor in memory, and the boxes of it that tiles are loaded from and stored to.
 
-use tilewright_ir::{Attr, Cache, Cmp, Evict, Opcode, Type, Value};
+use tilewright_ir::{Attr, Cache, Cmp, Evict, Opcode, Operands, Type, Value};
 
 use super::position::{Position, TileCoordinate};
 use super::program::{grouped_order, program_id};
@@ -565,7 +565,8 @@ impl<T: Element, const R: usize> Place<T, R> {
         trace::here();
         let pad = pad.val();
         let ty = Tile::<T>::ty(shape_of(&self.shape));
-        let operands = std::iter::once(self.view.ptr.id).chain(self.bounds()).chain([pad.id]);
+        let operands: Operands =
+            [self.view.ptr.id].into_iter().chain(self.bounds()).chain([pad.id]).collect();
         Tile::of(trace::value(Opcode::TileLoad, operands, self.attrs(), ty))
     }
 
@@ -620,7 +621,7 @@ impl<T: Element, const R: usize> Place<T, R> {
             return;
         }
         let value = grown(value, to);
-        let operands = [self.view.ptr.id, value].into_iter().chain(self.bounds());
+        let operands: Operands = [self.view.ptr.id, value].into_iter().chain(self.bounds()).collect();
         trace::effect(Opcode::TileStore, operands, self.attrs());
     }
 
