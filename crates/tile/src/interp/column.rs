@@ -3,6 +3,7 @@
 //! Every element of every type is 64 bits here, as the IR stores constants ([`canonical`](tilewright_ir::canonical)): one representation
 //! for scalars, vectors, pointers and tiles, so that an op on a whole tile is one loop over words whatever its elements are.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -59,36 +60,50 @@ impl Column {
         }
     }
 
+    /// The words, repeated for each element of the other column if they are the same for all.
+    fn words_beside(&self, other: &Column) -> Cow<'_, [u64]> {
+        match (self, other) {
+            (Column::Same(_), Column::Each(words)) => Cow::Owned(vec![self.first(); words.len()]),
+            _ => Cow::Borrowed(self.words()),
+        }
+    }
+
+    /// Other words in the place of these.
+    fn with_words(&self, words: Vec<u64>) -> Column {
+        match self {
+            Column::Same(_) => Column::Same(SmallVec::from_vec(words)),
+            Column::Each(_) => Column::tile(words),
+        }
+    }
+
     /// The value at one element, the same from there on.
     pub(super) fn at(&self, element: usize, lanes: usize) -> Column {
         Column::Same(SmallVec::from_slice(self.lanes(element, lanes)))
     }
 }
 
+// What follows is compiled for each of some two hundred functions. So each of them has one loop, and what all have in common is apart.
+
 /// A function of one word, for all elements.
 pub(super) fn zip1(a: &Column, f: impl Fn(u64) -> u64) -> Column {
-    match a {
-        Column::Same(a) => Column::Same(a.iter().map(|&a| f(a)).collect()),
-        Column::Each(a) => Column::tile(a.iter().map(|&a| f(a)).collect()),
+    if let Column::Same(words) = a
+        && let [word] = words[..]
+    {
+        return Column::one(f(word));
     }
+    a.with_words(a.words().iter().map(|&a| f(a)).collect())
 }
 
 /// A function of two words, for all elements.
 pub(super) fn zip2(a: &Column, b: &Column, f: impl Fn(u64, u64) -> u64) -> Column {
-    match (a, b) {
-        (Column::Same(a), Column::Same(b)) => Column::Same(a.iter().zip(b).map(|(&a, &b)| f(a, b)).collect()),
-        (Column::Each(a), Column::Each(b)) => {
-            Column::tile(a.iter().zip(&**b).map(|(&a, &b)| f(a, b)).collect())
-        }
-        (Column::Each(a), Column::Same(_)) => {
-            let b = b.first();
-            Column::tile(a.iter().map(|&a| f(a, b)).collect())
-        }
-        (Column::Same(_), Column::Each(b)) => {
-            let a = a.first();
-            Column::tile(b.iter().map(|&b| f(a, b)).collect())
-        }
+    if let (Column::Same(first), Column::Same(second)) = (a, b)
+        && let ([first], [second]) = (&first[..], &second[..])
+    {
+        return Column::one(f(*first, *second));
     }
+    let of = if a.is_same() { b } else { a };
+    let (a, b) = (a.words_beside(b), b.words_beside(a));
+    of.with_words(a.iter().zip(&*b).map(|(&a, &b)| f(a, b)).collect())
 }
 
 /// A function of three words, for all elements. Columns are scalars, or have one word an element.

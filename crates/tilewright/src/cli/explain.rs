@@ -10,8 +10,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use imara_diff::{Algorithm, BasicLineDiffPrinter, InternedInput, UnifiedDiffConfig};
 use serde::Serialize;
-use similar::TextDiff;
 use tilewright::compiler::{Build, Compiler};
 use tilewright::cuda::CacheFolder;
 use tilewright::device::dense_facts;
@@ -445,9 +445,19 @@ fn diffs(build: &Build, pass: &str) -> Vec<Diff> {
     let diff = |pair: &[tilewright::passes::Dump]| Diff {
         pass: pair[1].pass.to_owned(),
         number: pair[1].number,
-        text: TextDiff::from_lines(&pair[0].text, &pair[1].text).unified_diff().context_radius(2).to_string(),
+        text: diff_of_lines(&pair[0].text, &pair[1].text),
     };
     changed.map(diff).collect()
+}
+
+/// What has changed, with two lines around it.
+fn diff_of_lines(before: &str, after: &str) -> String {
+    let lines = InternedInput::new(before, after);
+    let mut changes = imara_diff::Diff::compute(Algorithm::Histogram, &lines);
+    changes.postprocess_lines(&lines);
+    let mut config = UnifiedDiffConfig::default();
+    config.context_len(2);
+    changes.unified_diff(&BasicLineDiffPrinter(&lines.interner), config, &lines).to_string()
 }
 
 fn write(e: &Explanation, out: &mut dyn Write) -> Result<(), Failure> {

@@ -29,6 +29,11 @@ impl<T: Copy> Grid<T> {
 impl<T: Copy + Send> Grid<T> {
     /// All rows with their numbers, for all cores.
     pub(super) fn each_row(&mut self, work: impl Fn(usize, &mut [T]) + Send + Sync) {
+        self.share_rows(&work);
+    }
+
+    /// Not generic over the work: rayon's machinery is long, and this way it is compiled once for each type of elements.
+    fn share_rows(&mut self, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
         let columns = self.columns.max(1);
         self.values.par_chunks_mut(columns).enumerate().for_each(|(row, values)| work(row, values));
     }
@@ -36,6 +41,8 @@ impl<T: Copy + Send> Grid<T> {
 
 /// A number for each of so many rows, by all cores.
 pub(super) fn per_row<T: Send>(rows: usize, value: impl Fn(usize) -> T + Send + Sync) -> Grid<T> {
+    // As in `share_rows`.
+    let value: &(dyn Fn(usize) -> T + Sync) = &value;
     Grid { values: (0..rows).into_par_iter().map(value).collect(), columns: 1 }
 }
 

@@ -70,7 +70,7 @@ impl<F: Formula> Elementwise<F> {
         inputs: &[Rows<'_, T>],
         y: &Rows<'_, U>,
     ) -> Result<(), Error> {
-        let (shape, formula) = (parts(y.extents()), self.formula.clone());
+        let (shape, formula) = (parts(y.extents()), &self.formula);
         let views: Vec<_> = inputs.iter().map(Rows::tensor).collect();
         let to = y.tensor();
         let mut arguments: Vec<&dyn Argument> = views.iter().map(|view| view as &dyn Argument).collect();
@@ -81,13 +81,13 @@ impl<F: Formula> Elementwise<F> {
         let programs = programs(y.extents(), shape);
         match inputs.len() {
             1 => launch(device, &key, programs, arguments, || {
-                kernels::elementwise1::stage::<T, U, F>(formula, shape)
+                kernels::elementwise1::stage::<T, U, F>(formula.clone(), shape)
             }),
             2 => launch(device, &key, programs, arguments, || {
-                kernels::elementwise2::stage::<T, U, F>(formula, shape)
+                kernels::elementwise2::stage::<T, U, F>(formula.clone(), shape)
             }),
             3 => launch(device, &key, programs, arguments, || {
-                kernels::elementwise3::stage::<T, U, F>(formula, shape)
+                kernels::elementwise3::stage::<T, U, F>(formula.clone(), shape)
             }),
             _ => Err(Error::no_kernel("a function of more than three matrices", device)),
         }

@@ -71,7 +71,18 @@ pub(super) fn launch(
     key: &impl CacheKey,
     programs: [u32; 2],
     arguments: &[&dyn Argument],
-    stage: impl FnOnce() -> Result<lang::Kernel, lang::Error>,
+    stage: impl Fn() -> Result<lang::Kernel, lang::Error>,
+) -> Result<(), Error> {
+    // Not generic over what is staged: operators have over a hundred such closures, and all else is the same for them.
+    launch_staged(device, key, programs, arguments, &stage)
+}
+
+fn launch_staged(
+    device: &Device,
+    key: &impl CacheKey,
+    programs: [u32; 2],
+    arguments: &[&dyn Argument],
+    stage: &dyn Fn() -> Result<lang::Kernel, lang::Error>,
 ) -> Result<(), Error> {
     if programs.contains(&0) {
         return Ok(());
