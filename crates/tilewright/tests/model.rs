@@ -110,7 +110,7 @@ fn choices_for_layers_of_llama() {
     check(|entry| is_plain(entry) && is_layer(entry), 57, 1.008, 1.06);
 }
 
-/// Whether it is done in 6 us, most of which is the start: `gemv` is up to 1.4 times as fast as what the model likes for a few of those.
+/// Whether it is done in 6 us, most of which is the start: what differs between kernels is little, and a large part of the whole.
 fn is_tiny(entry: &Entry) -> bool {
     let [m, n, k] = entry.extents().map(u64::from);
     m <= 8 && n * k <= 4 << 20
@@ -120,7 +120,7 @@ fn is_tiny(entry: &Entry) -> bool {
 fn choices_for_other_shapes() {
     let other = |entry: &Entry| is_plain(entry) && !is_layer(entry) && !entry.is_square();
     check(|entry| other(entry) && !is_tiny(entry), 172, 1.014, 1.12);
-    check(|entry| other(entry) && is_tiny(entry), 4, 1.32, 1.41);
+    check(|entry| other(entry) && is_tiny(entry), 4, 1.055, 1.16);
 }
 
 #[test]

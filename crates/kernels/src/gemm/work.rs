@@ -74,18 +74,24 @@ pub(super) fn ampere(config: &ampere::Config, problem: &Problem, gpu: &Gpu) -> W
 /// Weights pass through a queue of each thread in shared memory, 16 bytes at a time.
 pub(super) fn gemv(config: &gemv::Config, problem: &Problem, gpu: &Gpu) -> Work {
     let element = Types::in_memory(problem.types.b);
-    let threads = 32 * config.warps;
-    let columns = if problem.k_major().1 { 16 } else { 8 * (16 / element.bytes()) };
     let tensor = TensorKind::of(problem.types.b).filter(|_| element.bytes() <= 2 && problem.m > 1);
-    let queue = threads * config.tiles * config.stages * 16;
+    let unit = tensor.map_or(Unit::Floats, Unit::Warps);
+    // The conversion of a weight, and one multiplication for each row.
+    let per_element = 1.0 + 1.0 / f64::from(problem.m.max(1));
+    let Some(block) = config.block(problem, gpu) else {
+        // No candidate, and slow if somebody asks all the same.
+        let parts = config.parts;
+        let (columns, steps, in_flight, resident) = (1, problem.k, 16, 1);
+        return Work::Streamed(Streamed { unit, per_element, columns, parts, steps, in_flight, resident });
+    };
     Work::Streamed(Streamed {
-        unit: tensor.map_or(Unit::Floats, Unit::Warps),
-        // The conversion of a weight, and one multiplication for each row.
-        per_element: 1.0 + 1.0 / f64::from(problem.m.max(1)),
-        columns: columns * config.tiles,
+        unit,
+        per_element,
+        columns: block.columns,
         parts: config.parts,
-        in_flight: queue / 16 * load(&problem.b, element, problem.batch),
-        resident: resident(gpu, threads, 64, queue),
+        steps: block.steps,
+        in_flight: block.queue / 16 * load(&problem.b, element, problem.batch),
+        resident: resident(gpu, block.threads, block.registers, block.shared),
     })
 }
 

@@ -120,6 +120,21 @@ impl Shape {
     }
 }
 
+/// What a block does and needs.
+pub(super) struct Block {
+    pub(super) threads: u32,
+    /// Columns of the product.
+    pub(super) columns: u32,
+    /// Steps of k of each warp.
+    pub(super) steps: u32,
+    /// Bytes of its queues.
+    pub(super) queue: u32,
+    /// Bytes of shared memory in all.
+    pub(super) shared: u32,
+    /// Registers of a thread.
+    pub(super) registers: u32,
+}
+
 impl Config {
     fn refuse(&self, reason: impl Into<String>) -> GemmError {
         GemmError::Config { config: self.to_string(), reason: reason.into() }
@@ -195,6 +210,20 @@ impl Config {
             Core::Scalar => (shape.rows * (shape.depth * words + 2), columns * shape.rows * words),
         };
         4 * self.loads(shape) + inputs + sums * self.tiles + 40
+    }
+
+    /// What a block does and needs, for the model. None if the chip cannot multiply such types.
+    pub(super) fn block(&self, problem: &Problem, gpu: &Gpu) -> Option<Block> {
+        let problem = &one_row(problem);
+        let shape = Shape::new(problem, core(problem, gpu).ok()?);
+        Some(Block {
+            threads: self.threads(),
+            columns: shape.columns * self.tiles,
+            steps: problem.k.div_ceil(shape.step()).div_ceil((self.warps * self.parts).max(1)),
+            queue: self.stages * self.loads(&shape) * self.threads() * 16,
+            shared: self.shared_bytes(&shape, problem.types.accumulate),
+            registers: self.registers(&shape, problem.types.accumulate),
+        })
     }
 
     fn blocks(&self, problem: &Problem, shape: &Shape) -> u64 {
