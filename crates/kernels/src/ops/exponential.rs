@@ -29,7 +29,7 @@ impl Form {
 #[device]
 fn exponential(x: Tile<f32>) -> Tile<f32> {
     /// log2(e) is the sum of these two.
-    const HIGH: f32 = std::f32::consts::LOG2_E;
+    const HIGH: f32 = LOG2_E;
     const LOW: f32 = 1.925_963e-8;
     x.map(|x: Val<f32>| {
         // Far below, and at -inf, there is nothing left to correct.
@@ -41,13 +41,15 @@ fn exponential(x: Tile<f32>) -> Tile<f32> {
     })
 }
 
-/// Exponentials of `scale * x - most` for results of 16 bits, in two instructions: a few parts in a million off where they count, which such
-/// results do not show.
+/// log2(e), rounded.
+const LOG2_E: f32 = std::f32::consts::LOG2_E;
+
+/// Exponentials of numbers that the largest was already taken from, for results of 16 bits, in two instructions: a few parts in a million off
+/// where they count, which such results do not show. Taking the largest away within the product with log2(e) would save one, and lose all
+/// digits of large numbers: products of the largest round differently.
 #[device]
-fn quick_exponential(x: Tile<f32>, scale: Val<f32>, most: Tile<f32>) -> Tile<f32> {
-    const LOG2_E: f32 = std::f32::consts::LOG2_E;
-    let power = x.mul_add(scale * LOG2_E, -most * LOG2_E);
-    power.map(|power: Val<f32>| power.exp2_fast())
+fn quick_exponential(shifted: Tile<f32>, scale: Val<f32>) -> Tile<f32> {
+    (shifted * (scale * LOG2_E)).map(|power: Val<f32>| power.exp2_fast())
 }
 
 /// Rows of scaled numbers become probabilities, exact enough for results of type `U`, and whether they have: they have not where there is NaN
@@ -57,7 +59,7 @@ fn normalised<U: Float>(x: Tile<f32>, form: Form) -> (Tile<f32>, Tile<bool>) {
     let most = x.max(1);
     let most = select(most == f32::NEG_INFINITY, 0.0f32, most);
     let shifted = x - most;
-    let e = if U::ELEMENT.bits() == 16 { quick_exponential(x, val(1.0), most) } else { exponential(shifted) };
+    let e = if U::ELEMENT.bits() == 16 { quick_exponential(shifted, val(1.0)) } else { exponential(shifted) };
     let sum = e.sum(1);
     let sum = select(sum == 0.0f32, 1.0f32, sum);
     let result = match form {
@@ -244,16 +246,18 @@ fn of_first<T: Padded, U: Float>(
     }
     let most = most.cast::<f32>();
     let most = if falls { most.min(1) } else { most.max(1) };
-    let most = select((most * scale) == f32::NEG_INFINITY, 0.0f32, most * scale);
+    let most = select((most * scale) == f32::NEG_INFINITY, 0.0f32, most);
+    // The largest is taken away before the scale rounds: what is left of numbers near it is exact, however large they are.
+    let shifted = |x: Tile<T>| x.cast::<f32>() - most;
 
     // Results of 16 bits do not show how exact exponentials are: those are quick, and made a second time rather than kept.
     let quick = U::ELEMENT.bits() == 16;
     let mut sum = Tile::<f32>::zeros(shape);
     let mut exponentials = Vec::new();
-    for (part, x) in parts.clone().zip(&numbers) {
+    for (part, &x) in parts.clone().zip(&numbers) {
         let mut e = x.cast::<f32>();
         if is_seen(part) {
-            e = if quick { quick_exponential(e, scale, most) } else { exponential(e.mul_add(scale, -most)) };
+            e = if quick { quick_exponential(shifted(x), scale) } else { exponential(shifted(x) * scale) };
             if ends_here(part) {
                 e = select(counts(part), e, 0.0f32);
             }
@@ -269,9 +273,12 @@ fn of_first<T: Padded, U: Float>(
         let mut result = Tile::full(shape, form.nothing());
         if is_seen(part) {
             result = match form {
-                Form::Probabilities if quick => quick_exponential(x.cast(), scale, most + log),
+                Form::Probabilities if quick => {
+                    let power = shifted(x).mul_add(scale * LOG2_E, -log * LOG2_E);
+                    power.map(|power: Val<f32>| power.exp2_fast())
+                }
                 Form::Probabilities => e * inverse,
-                Form::Logarithms => x.cast::<f32>().mul_add(scale, -(most + log)),
+                Form::Logarithms => shifted(x).mul_add(scale, -log),
             };
             if ends_here(part) {
                 result = select(counts(part), result, form.nothing());

@@ -189,3 +189,59 @@ fn works_in_place_and_between_types() {
     let expected: Vec<bf16> = y.to_vec().unwrap().into_iter().map(bf16::from_f32).collect();
     assert_eq!(x.to_vec().unwrap(), expected);
 }
+
+/// Rows of equal numbers, however large, and rows that end in a larger one: what is subtracted must not lose what is left.
+fn of_large_numbers<T: Sample>() {
+    let most = T::of(if T::DIGITS == 11 { 65504.0 } else { 3.38e38 }).value();
+    for device in [Device::cpu(), Device::simulator()] {
+        let positions = device.upload(&[1500i32, 99]).unwrap();
+        let of = |columns: usize, x: f64, softmax: Softmax<'_>, scale: f32, log: bool| {
+            let exact = T::of(x).value();
+            // In the second row a finite number masks all but the last column that is seen.
+            let mut values = vec![x; 2 * columns];
+            values[columns..2 * columns - 1].fill(-most);
+            let (x, _) = input::<T>(&device, (2, columns), Lies::Dense, &values);
+            let y = output::<T>(&device, (2, columns), Lies::Dense);
+            let softmax = softmax.scale(scale);
+            let softmax = if log { softmax.log() } else { softmax };
+            softmax.run(&device, x.view(), y.view()).unwrap();
+            (exact, y.read(T::of(0.25)))
+        };
+        let near = |found: f64, wanted: f64| {
+            found == wanted || (found - wanted).abs() <= T::rounding(wanted) + 2e-6 * wanted.abs().max(1e-4)
+        };
+        for x in [1e4, 1e6, 1e9, most] {
+            for (x, scale) in [(x, 1.0), (-x, 1.0), (x, 0.3), (-x, -0.7)] {
+                if T::of(x).value().is_infinite() {
+                    continue;
+                }
+                for log in [false, true] {
+                    let value = |n: f64| if log { -n.ln() } else { 1.0 / n };
+                    let settings = [
+                        ("plain", 2048, Softmax::new(), 2048),
+                        ("causal", 2048, Softmax::new().causal(2), 2047),
+                        ("positions", 2048, Softmax::new().positions(&positions), 1501),
+                        ("causal, short", 100, Softmax::new().causal(2), 99),
+                        ("positions, short", 100, Softmax::new().positions(&positions), 100),
+                    ];
+                    for (name, columns, softmax, seen) in settings {
+                        let (exact, y) = of(columns, x, softmax, scale, log);
+                        let context = format!("{} {name} of {exact} times {scale}, log {log}", device.name());
+                        for (j, found) in y[..columns].iter().enumerate() {
+                            let nothing = if log { f64::NEG_INFINITY } else { 0.0 };
+                            let wanted = if j < seen { value(seen as f64) } else { nothing };
+                            let found = found.value();
+                            assert!(near(found, wanted), "{context}: column {j} is {found}, not {wanted}");
+                        }
+                        if scale > 0.0 && x > 0.0 && name != "positions" {
+                            let found = y[2 * columns - 1].value();
+                            assert!(near(found, value(1.0)), "{context}: beside masked columns {found}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+for_each_type!(of_large_numbers);
