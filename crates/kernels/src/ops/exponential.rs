@@ -516,20 +516,24 @@ fn known(x: Tile<f32>, target: Tile<i64>, columns: Val<u32>, ignore: Val<i64>) -
     select(target == ignore, 0.0f32, select(known, x, f32::NAN))
 }
 
-/// The loss of rows from the logarithm of the sum of exponentials, the number of the target and the sum of all; smoothing and the squares of
-/// `lse` only if they are wanted.
+/// The loss of rows from the largest number, the logarithm of the sum of exponentials relative to it, by how much the number of the target is
+/// smaller, and by how much all are together; smoothing and the squares of `lse` only if they are wanted. Sums of terms that are not negative
+/// keep their digits, and are +inf rather than NaN where one is.
 #[device]
 fn loss(
-    [lse, chosen, sum]: [Tile<f32>; 3],
+    [most, log, chosen, sum]: [Tile<f32>; 4],
     columns: Val<u32>,
     smoothing: Option<Val<f32>>,
     z_loss: Option<Val<f32>>,
 ) -> Tile<f32> {
-    let mut loss = lse - chosen;
+    let mut loss = log + chosen;
     if let Some(smoothing) = smoothing {
-        loss += (chosen - sum / columns.cast::<f32>()) * smoothing;
+        // Finite, as nothing of it must be nothing: where it is not, the sum is not, either.
+        let chosen = chosen.minimum(f32::MAX) * (-smoothing + 1.0f32);
+        loss = log + chosen + sum / columns.cast::<f32>() * smoothing;
     }
     if let Some(z_loss) = z_loss {
+        let lse = most + log;
         loss += lse * lse * z_loss;
     }
     loss
@@ -552,10 +556,11 @@ pub fn cross_entropy<T: Padded, I: AxisNumber>(
     let target = targets.tile([shape[0], 1]).block((i, 0)).load().cast::<i64>();
     let Logits { x, hit, inside } = logits(x.tile(shape).block((i, 0)), target, columns);
     let most = x.max(1);
-    let lse = most + exponential(x - most).sum(1).log();
-    let chosen = select(hit, x, 0.0f32).sum(1);
-    let sum = if smooth { select(inside, x, 0.0f32).sum(1) } else { chosen };
-    let loss = loss([lse, chosen, sum], columns, smooth.then_some(smoothing), squares.then_some(z_loss));
+    let log = exponential(x - most).sum(1).log();
+    let chosen = select(hit, most - x, 0.0f32).sum(1);
+    let sum = if smooth { select(inside, most - x, 0.0f32).sum(1) } else { chosen };
+    let loss =
+        loss([most, log, chosen, sum], columns, smooth.then_some(smoothing), squares.then_some(z_loss));
     losses.tile([shape[0], 1]).block((i, 0)).store(known(loss, target, columns, ignore));
 }
 
@@ -580,12 +585,12 @@ pub fn cross_entropy_long<T: Padded, I: AxisNumber>(
     let (mut chosen, mut all) = (Tile::<f32>::zeros(shape), Tile::<f32>::zeros(shape));
     for step in 0..steps {
         let Logits { x, hit, inside } = logits(step);
-        chosen += select(hit, x, 0.0f32);
+        chosen += select(hit, most - x, 0.0f32);
         if smooth {
-            all += select(inside, x, 0.0f32);
+            all += select(inside, most - x, 0.0f32);
         }
     }
-    let sums = [most + sum.log(), chosen.sum(1), all.sum(1)];
+    let sums = [most, sum.log(), chosen.sum(1), all.sum(1)];
     let loss = loss(sums, columns, smooth.then_some(smoothing), squares.then_some(z_loss));
     losses.tile([1, 1]).block((i, 0)).store(known(loss, target, columns, ignore));
 }

@@ -13,7 +13,7 @@
 
 use tilewright_kernels::ops as kernels;
 
-use super::cpu::{count, largest, on_cpu, per_row, rounded, sum};
+use super::cpu::{count, largest, on_cpu, per_row, rounded};
 use super::launch::{STEP, key, launch, programs, rows_or_steps};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, IndexItem, Rows};
@@ -191,29 +191,35 @@ impl CrossEntropy {
         let Some(&chosen) = usize::try_from(target).ok().and_then(|target| x.get(target)) else {
             return f32::NAN;
         };
-        let lse = log_sum_exp(x);
-        let chosen = f64::from(chosen);
-        let mut loss = lse - chosen;
+        // Relative to the largest number, terms are not negative: nothing cancels, and +inf stays what it is.
+        let (most, total) = sum_exp(x);
+        let below = |x: f32| most - f64::from(x);
+        let (log, smoothing) = (total.ln(), f64::from(self.smoothing));
+        let mut loss = log;
         // What is not asked for is left out, rather than multiplied by zero: zero times infinity is NaN.
-        if self.smoothing != 0.0 {
-            loss += f64::from(self.smoothing) * (chosen - sum(x.iter().copied()) / count(x.len()));
+        if smoothing != 1.0 {
+            loss += (1.0 - smoothing) * below(chosen);
+        }
+        if smoothing != 0.0 {
+            loss += smoothing * x.iter().map(|x| below(*x)).sum::<f64>() / count(x.len());
         }
         if self.z_loss != 0.0 {
-            loss += f64::from(self.z_loss) * lse * lse;
+            loss += f64::from(self.z_loss) * (most + log) * (most + log);
         }
         rounded(loss)
     }
 
     fn gradient(&self, x: &mut [f32], target: i64, given: f32) {
         let column = usize::try_from(target).ok().filter(|column| *column < x.len());
-        let (lse, share) = (log_sum_exp(x), f64::from(self.smoothing) / count(x.len()));
+        let ((most, total), share) = (sum_exp(x), f64::from(self.smoothing) / count(x.len()));
+        let steeper = 1.0 + 2.0 * f64::from(self.z_loss) * (most + total.ln());
         for (j, value) in x.iter_mut().enumerate() {
             *value = match column {
                 _ if target == self.ignore => 0.0,
                 None => f32::NAN,
                 Some(column) => {
                     let hit = if j == column { 1.0 - f64::from(self.smoothing) } else { 0.0 };
-                    let weight = (f64::from(*value) - lse).exp() * (1.0 + 2.0 * f64::from(self.z_loss) * lse);
+                    let weight = (f64::from(*value) - most).exp() / total * steeper;
                     rounded(f64::from(given) * (weight - hit - share))
                 }
             };
@@ -221,11 +227,8 @@ impl CrossEntropy {
     }
 }
 
-/// `log(sum(exp(x)))`.
-fn log_sum_exp(x: &[f32]) -> f64 {
-    let most = largest(x.iter().copied());
-    if most == f32::NEG_INFINITY {
-        return f64::NEG_INFINITY;
-    }
-    f64::from(most) + x.iter().map(|x| (f64::from(*x) - f64::from(most)).exp()).sum::<f64>().ln()
+/// The largest number `m`, and `sum(exp(x - m))`.
+fn sum_exp(x: &[f32]) -> (f64, f64) {
+    let most = f64::from(largest(x.iter().copied()));
+    (most, x.iter().map(|x| (f64::from(*x) - most).exp()).sum())
 }

@@ -104,3 +104,44 @@ fn special_targets_and_numbers() {
     CrossEntropy::new().ignore(0).run(&device, Rows::new(&nothing, 1, 0), &target, &loss).unwrap();
     assert_eq!(loss.to_vec().unwrap(), [0.0]);
 }
+
+#[test]
+fn a_target_that_cannot_be_chosen_costs_infinitely_much_with_smoothing_too() {
+    for device in [Device::cpu(), Device::simulator()] {
+        // The second is as long as no program holds.
+        for columns in [2, 300_000] {
+            let mut x = vec![0.0f32; columns];
+            x[0] = f32::NEG_INFINITY;
+            let x = device.upload(&x).unwrap();
+            let (targets, losses) = (device.upload(&[0i32]).unwrap(), device.alloc::<f32>(1).unwrap());
+            for smoothing in [0.0, 0.1, 1.0] {
+                let entropy = CrossEntropy::new().smoothing(smoothing);
+                entropy.run(&device, Rows::new(&x, 1, columns), &targets, &losses).unwrap();
+                assert_eq!(losses.to_vec().unwrap(), [f32::INFINITY], "{} {smoothing}", device.name());
+            }
+        }
+    }
+}
+
+/// The loss of equal logits is the logarithm of their number, and the gradient is known, however large they are.
+#[test]
+fn large_logits_lose_nothing() {
+    for device in [Device::cpu(), Device::simulator()] {
+        for x in [1e4, 1e9, 3e38, -3e38] {
+            let logits = device.upload(&[x; 2]).unwrap();
+            let logits = Rows::new(&logits, 1, 2);
+            let (targets, losses) = (device.upload(&[1i32]).unwrap(), device.alloc::<f32>(1).unwrap());
+            let (ones, dx) = (device.upload(&[1.0f32]).unwrap(), device.alloc::<f32>(2).unwrap());
+            for smoothing in [0.0, 0.2] {
+                let entropy = CrossEntropy::new().smoothing(smoothing);
+                entropy.run(&device, logits, &targets, &losses).unwrap();
+                let found = losses.to_vec().unwrap()[0];
+                assert!((found - 2f32.ln()).abs() < 1e-6, "{} {x} {smoothing}: {found}", device.name());
+                entropy.backward(&device, logits, &targets, &ones, Rows::new(&dx, 1, 2)).unwrap();
+                let (found, wanted) = (dx.to_vec().unwrap(), 0.5 - smoothing / 2.0);
+                let near = (found[0] - wanted).abs() < 1e-6 && (found[1] + wanted).abs() < 1e-6;
+                assert!(near, "{} {x} {smoothing}: {found:?}", device.name());
+            }
+        }
+    }
+}
