@@ -7,6 +7,8 @@
 //!
 //! Works in place: `y` may be exactly `x`, and `dx` exactly `x` or `dy`.
 
+use std::marker::PhantomData;
+
 use tilewright_kernels::ops as kernels;
 
 use super::cpu::{Grid, count, on_cpu, rounded, sum};
@@ -29,32 +31,41 @@ use crate::device::{Argument, Device, DeviceKind};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct LayerNorm<'a, W = f32> {
+pub struct LayerNorm<'a, W = f32, S = Plain> {
     epsilon: f32,
     weight: Option<Rows<'a, W>>,
     bias: Option<Rows<'a, W>>,
+    state: PhantomData<fn() -> S>,
 }
+
+/// A [`LayerNorm`] that was given neither weights nor biases: either may be of any type.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain;
+
+/// A [`LayerNorm`] that was given weights or biases: the other must be of the same type.
+#[derive(Clone, Copy, Debug)]
+pub struct Affine;
 
 impl LayerNorm<'_> {
     /// Without weights and biases.
     #[must_use]
     pub fn new(epsilon: f32) -> Self {
-        LayerNorm { epsilon, weight: None, bias: None }
+        LayerNorm { epsilon, weight: None, bias: None, state: PhantomData }
     }
 }
 
 /// Settings before types are known.
 impl<'a> LayerNorm<'a> {
-    /// With a weight for each column and no biases.
+    /// With a weight for each column.
     #[must_use]
-    pub fn weight<V: FloatItem>(self, weight: impl Into<Rows<'a, V>>) -> LayerNorm<'a, V> {
-        LayerNorm { epsilon: self.epsilon, weight: Some(weight.into()), bias: None }
+    pub fn weight<V: FloatItem>(self, weight: impl Into<Rows<'a, V>>) -> LayerNorm<'a, V, Affine> {
+        self.with(Some(weight.into()), None)
     }
 
-    /// With a bias for each column and no weights.
+    /// With a bias for each column.
     #[must_use]
-    pub fn bias<V: FloatItem>(self, bias: impl Into<Rows<'a, V>>) -> LayerNorm<'a, V> {
-        LayerNorm { epsilon: self.epsilon, weight: None, bias: Some(bias.into()) }
+    pub fn bias<V: FloatItem>(self, bias: impl Into<Rows<'a, V>>) -> LayerNorm<'a, V, Affine> {
+        self.with(None, Some(bias.into()))
     }
 
     /// With a weight and a bias for each column.
@@ -63,12 +74,31 @@ impl<'a> LayerNorm<'a> {
         self,
         weight: impl Into<Rows<'a, V>>,
         bias: impl Into<Rows<'a, V>>,
-    ) -> LayerNorm<'a, V> {
-        LayerNorm { epsilon: self.epsilon, weight: Some(weight.into()), bias: Some(bias.into()) }
+    ) -> LayerNorm<'a, V, Affine> {
+        self.with(Some(weight.into()), Some(bias.into()))
+    }
+
+    fn with<V>(self, weight: Option<Rows<'a, V>>, bias: Option<Rows<'a, V>>) -> LayerNorm<'a, V, Affine> {
+        LayerNorm { epsilon: self.epsilon, weight, bias, state: PhantomData }
     }
 }
 
-impl<W: FloatItem> LayerNorm<'_, W> {
+/// The other of weights and biases, or another instead.
+impl<'a, W: FloatItem> LayerNorm<'a, W, Affine> {
+    /// With a weight for each column, beside the biases if there are any.
+    #[must_use]
+    pub fn weight(self, weight: impl Into<Rows<'a, W>>) -> Self {
+        LayerNorm { weight: Some(weight.into()), ..self }
+    }
+
+    /// With a bias for each column, beside the weights if there are any.
+    #[must_use]
+    pub fn bias(self, bias: impl Into<Rows<'a, W>>) -> Self {
+        LayerNorm { bias: Some(bias.into()), ..self }
+    }
+}
+
+impl<W: FloatItem, S> LayerNorm<'_, W, S> {
     /// Computes `y` from `x`.
     ///
     /// # Errors
@@ -223,7 +253,7 @@ impl<W: FloatItem> LayerNorm<'_, W> {
     fn fitted(&self, operands: &mut Operands<'_>, columns: usize) -> Result<Self, Error> {
         let weight = operands.for_columns("weight", self.weight, columns)?;
         let bias = operands.for_columns("bias", self.bias, columns)?;
-        Ok(LayerNorm { epsilon: self.epsilon, weight, bias })
+        Ok(LayerNorm { weight, bias, ..*self })
     }
 
     /// The mean, and one over the standard deviation.

@@ -91,7 +91,7 @@ pub use embedding::embedding;
 pub use error::Error;
 pub use glu::Glu;
 pub use item::{FloatItem, IndexItem, NumberItem, QuantItem};
-pub use layer_norm::LayerNorm;
+pub use layer_norm::{Affine, LayerNorm, Plain};
 pub use numerics::{BOUNDS, Bound, Scale, bounds_table};
 pub use quantise::{Quantise, dequantise};
 pub use reduce::{Arg, Reduce};

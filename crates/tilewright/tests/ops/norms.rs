@@ -241,3 +241,22 @@ fn sums_and_results_may_replace_their_inputs() {
     norm.run_adding(&device, view(&x), view(&r), view(&r), view(&x)).unwrap();
     assert_eq!((x.to_vec().unwrap(), r.to_vec().unwrap()), (y.to_vec().unwrap(), sum.to_vec().unwrap()));
 }
+
+#[test]
+fn weights_and_biases_may_be_given_one_after_the_other() {
+    for device in [Device::cpu(), Device::simulator()] {
+        let x = device.upload(&[1.0f32, 3.0, 7.0, 5.0]).unwrap();
+        let x = Rows::new(&x, 2, 2);
+        let (w, b) = (device.upload(&[2.0f32, 3.0]).unwrap(), device.upload(&[0.5f32, 0.25]).unwrap());
+        let norm = LayerNorm::new(0.0);
+        for norm in [norm.weight(&w).bias(&b), norm.bias(&b).weight(&w), norm.affine(&w, &b)] {
+            let y = device.alloc::<f32>(4).unwrap();
+            norm.run(&device, x, Rows::new(&y, 2, 2)).unwrap();
+            assert_eq!(y.to_vec().unwrap(), [-1.5, 3.25, 2.5, -2.75], "{norm:?}");
+        }
+        // The later one counts.
+        let y = device.alloc::<f32>(4).unwrap();
+        norm.weight(&b).bias(&b).weight(&w).run(&device, x, Rows::new(&y, 2, 2)).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [-1.5, 3.25, 2.5, -2.75]);
+    }
+}
