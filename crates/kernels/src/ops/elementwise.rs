@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tilewright_lang::tile::prelude::*;
 
+use super::Tiling;
 use crate::gemm::epilogue::{Binary, Formula, Real, Unary};
 
 /// A function that is built in, as a formula of one number.
@@ -48,22 +49,16 @@ impl<F: Formula> PartialEq for Named<F> {
     }
 }
 
-/// The tile of this program.
-#[device]
-fn mine<T: Element>(view: View<T, 2>, shape: [u32; 2]) -> Place<T, 2> {
-    view.tile(shape).block((program_id(0), program_id(1)))
-}
-
 /// A formula of one matrix.
 #[kernel]
 pub fn elementwise1<T: Float, U: Float, F: Formula>(
     x: View<T, 2>,
     y: View<U, 2>,
     formula: Named<F>,
-    shape: [u32; 2],
+    tiling: Tiling,
 ) {
-    let a = mine(x, shape).load().cast::<f32>();
-    mine(y, shape).store(a.map(|a| formula.0.apply(&[a])).cast());
+    let a = tiling.mine(x).load().cast::<f32>();
+    tiling.mine(y).store(a.map(|a| formula.0.apply(&[a])).cast());
 }
 
 /// A formula of two.
@@ -73,10 +68,10 @@ pub fn elementwise2<T: Float, U: Float, F: Formula>(
     x1: View<T, 2>,
     y: View<U, 2>,
     formula: Named<F>,
-    shape: [u32; 2],
+    tiling: Tiling,
 ) {
-    let (a, b) = (mine(x0, shape).load().cast::<f32>(), mine(x1, shape).load().cast::<f32>());
-    mine(y, shape).store((a, b).map(|(a, b)| formula.0.apply(&[a, b])).cast());
+    let (a, b) = (tiling.mine(x0).load().cast::<f32>(), tiling.mine(x1).load().cast::<f32>());
+    tiling.mine(y).store((a, b).map(|(a, b)| formula.0.apply(&[a, b])).cast());
 }
 
 /// A formula of three.
@@ -87,11 +82,11 @@ pub fn elementwise3<T: Float, U: Float, F: Formula>(
     x2: View<T, 2>,
     y: View<U, 2>,
     formula: Named<F>,
-    shape: [u32; 2],
+    tiling: Tiling,
 ) {
-    let (a, b) = (mine(x0, shape).load().cast::<f32>(), mine(x1, shape).load().cast::<f32>());
-    let c = mine(x2, shape).load().cast::<f32>();
-    mine(y, shape).store((a, b, c).map(|(a, b, c)| formula.0.apply(&[a, b, c])).cast());
+    let (a, b) = (tiling.mine(x0).load().cast::<f32>(), tiling.mine(x1).load().cast::<f32>());
+    let c = tiling.mine(x2).load().cast::<f32>();
+    tiling.mine(y).store((a, b, c).map(|(a, b, c)| formula.0.apply(&[a, b, c])).cast());
 }
 
 /// The function of the gate of a gated linear unit.
@@ -145,11 +140,11 @@ pub fn glu<T: Float, U: Float>(
     up: View<T, 2>,
     y: View<U, 2>,
     activation: Activation,
-    shape: [u32; 2],
+    tiling: Tiling,
 ) {
-    let gate = mine(gate, shape).load().cast::<f32>();
-    let up = mine(up, shape).load().cast::<f32>();
-    mine(y, shape).store((activation.value(gate) * up).cast());
+    let gate = tiling.mine(gate).load().cast::<f32>();
+    let up = tiling.mine(up).load().cast::<f32>();
+    tiling.mine(y).store((activation.value(gate) * up).cast());
 }
 
 /// The gradients of gate and up.
@@ -161,19 +156,19 @@ pub fn glu_backward<T: Float, U: Float>(
     dgate: View<U, 2>,
     dup: View<U, 2>,
     activation: Activation,
-    shape: [u32; 2],
+    tiling: Tiling,
 ) {
-    let gate = mine(gate, shape).load().cast::<f32>();
-    let up = mine(up, shape).load().cast::<f32>();
-    let dy = mine(dy, shape).load().cast::<f32>();
-    mine(dgate, shape).store((dy * up * activation.slope(gate)).cast());
-    mine(dup, shape).store((dy * activation.value(gate)).cast());
+    let gate = tiling.mine(gate).load().cast::<f32>();
+    let up = tiling.mine(up).load().cast::<f32>();
+    let dy = tiling.mine(dy).load().cast::<f32>();
+    tiling.mine(dgate).store((dy * up * activation.slope(gate)).cast());
+    tiling.mine(dup).store((dy * activation.value(gate)).cast());
 }
 
 /// The same numbers in another type, through f32.
 #[kernel]
-pub fn convert<T: Element, U: Element>(x: View<T, 2>, y: View<U, 2>, shape: [u32; 2]) {
-    mine(y, shape).store(mine(x, shape).load().cast::<f32>().cast());
+pub fn convert<T: Element, U: Element>(x: View<T, 2>, y: View<U, 2>, tiling: Tiling) {
+    tiling.mine(y).store(tiling.mine(x).load().cast::<f32>().cast());
 }
 
 /// Dropout: numbers whose random word is below a threshold become zero, the others are multiplied by `factor`. Four numbers share a
@@ -186,9 +181,9 @@ pub fn dropout<T: Float, U: Float>(
     threshold: Val<u64>,
     seed: Val<u64>,
     stream: Val<u64>,
-    shape: [u32; 2],
+    tiling: Tiling,
 ) {
-    let from = mine(x, shape);
+    let from = tiling.mine(x);
     let columns = x.extent(1).cast::<u64>();
     let numbers = from.load().cast::<f32>();
     let halves = |n: Val<u64>| [n.cast::<u32>(), (n >> 32u32).cast::<u32>()];
@@ -200,7 +195,7 @@ pub fn dropout<T: Float, U: Float>(
         let word = pick(lane, words);
         keep(word.cast::<u64>(), threshold, x * factor)
     });
-    mine(y, shape).store(kept.cast());
+    tiling.mine(y).store(kept.cast());
 }
 
 #[device]

@@ -17,6 +17,7 @@ mod quantise;
 mod reduce;
 mod registry;
 mod rotary;
+mod tiling;
 
 pub use elementwise::{
     Activation, Named, convert, dropout, elementwise1, elementwise2, elementwise3, glu, glu_backward,
@@ -40,6 +41,7 @@ pub use reduce::{
 };
 pub use registry::OPERATORS;
 pub use rotary::{Pairs, rope, rope_positions};
+pub use tiling::Tiling;
 
 use tilewright_lang::prelude::*;
 

@@ -2,6 +2,8 @@
 
 use tilewright_lang::tile::prelude::*;
 
+use super::Tiling;
+
 /// The nearest numbers of the type, none beyond the largest.
 #[device]
 pub(super) fn nearest<Q: Element>(x: Tile<f32>, largest: Val<f32>) -> Tile<Q> {
@@ -41,13 +43,13 @@ pub fn quantise_by<T: Float, Q: Element>(
     q: View<Q, 2>,
     largest: Val<f32>,
     most: bool,
-    shape: [u32; 2],
+    tiling: Tiling,
 ) {
-    let at = (program_id(0), program_id(1));
-    let numbers = x.tile(shape).block(at).load().cast::<f32>();
-    let known = known.tile([shape[0], 1]).block((program_id(0), 0)).load();
-    let factor = if most { factor_and_scale(known, largest).0 } else { Tile::ones([shape[0], 1]) / known };
-    q.tile(shape).block(at).store(nearest::<Q>(numbers * factor, largest));
+    let column = [tiling.shape[0], 1];
+    let numbers = tiling.mine(x).load().cast::<f32>();
+    let known = known.tile(column).block((tiling.place().0, 0)).load();
+    let factor = if most { factor_and_scale(known, largest).0 } else { Tile::ones(column) / known };
+    tiling.mine(q).store(nearest::<Q>(numbers * factor, largest));
 }
 
 /// Scales from largest absolute values: one for everything, or one for each row.
@@ -59,8 +61,7 @@ pub fn scale_of(most: View<f32, 2>, scales: View<f32, 2>, largest: Val<f32>, row
 
 /// The numbers that are meant.
 #[kernel]
-pub fn dequantise<Q: Element, T: Float>(q: View<Q, 2>, scales: View<f32, 2>, y: View<T, 2>, shape: [u32; 2]) {
-    let at = (program_id(0), program_id(1));
-    let scale = scales.tile([shape[0], 1]).block((program_id(0), 0)).load();
-    y.tile(shape).block(at).store((q.tile(shape).block(at).load().cast::<f32>() * scale).cast());
+pub fn dequantise<Q: Element, T: Float>(q: View<Q, 2>, scales: View<f32, 2>, y: View<T, 2>, tiling: Tiling) {
+    let scale = scales.tile([tiling.shape[0], 1]).block((tiling.place().0, 0)).load();
+    tiling.mine(y).store((tiling.mine(q).load().cast::<f32>() * scale).cast());
 }

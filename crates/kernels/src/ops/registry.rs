@@ -4,8 +4,8 @@ use tilewright_hardware::Arch;
 use tilewright_lang::{Error, Kernel, bf16};
 
 use super::{
-    Activation, Form, InParts, Kind, Pairs, arg_of_ranks, arg_rows, arg_steps, convert, cross_entropy,
-    cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long, cumulative_sum,
+    Activation, Form, InParts, Kind, Pairs, Tiling, arg_of_ranks, arg_rows, arg_steps, convert,
+    cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long, cumulative_sum,
     cumulative_sum_long, dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward,
     layer_norm_backward_long, layer_norm_long, permute, quantise_by, quantise_rows, reduce_rows,
     reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long,
@@ -18,6 +18,10 @@ use crate::Entry;
 
 const fn entry(name: &'static str, summary: &'static str, stage: fn() -> Result<Kernel, Error>) -> Entry {
     Entry { name, summary, needs: Arch::SM_80, registers: 255, stage }
+}
+
+const fn tiles(shape: [u32; 2]) -> Tiling {
+    Tiling { shape, turned: false }
 }
 
 /// A configuration of each kernel: rows of 1536, or of what it is for.
@@ -103,9 +107,9 @@ pub static OPERATORS: &[Entry] = &[
         layer_norm_backward::stage::<f32, f32, f32>(true, 1536)
     }),
     entry("sum_columns", "sums of columns of f32", || sum_columns::stage([32, 32])),
-    entry("glu", "SwiGLU of bf16", || glu::stage::<bf16, bf16>(Activation::Silu, [1, 4096])),
+    entry("glu", "SwiGLU of bf16", || glu::stage::<bf16, bf16>(Activation::Silu, tiles([1, 4096]))),
     entry("glu_backward", "the gradient of SwiGLU of bf16", || {
-        glu_backward::stage::<bf16, bf16>(Activation::Silu, [1, 4096])
+        glu_backward::stage::<bf16, bf16>(Activation::Silu, tiles([1, 4096]))
     }),
     entry("reduce_rows", "sums of rows of 4096 bf16", || {
         reduce_rows::stage::<bf16, f32>(Kind::Sum, [1, 4096])
@@ -130,7 +134,7 @@ pub static OPERATORS: &[Entry] = &[
     entry("cumulative_sum_long", "cumulative sums of rows of any length of f32", || {
         cumulative_sum_long::stage::<f32, f32>(true, true, 4096)
     }),
-    entry("transpose", "transpose of bf16, tiles of 32 x 32", || transpose::stage::<bf16>(32)),
+    entry("transpose", "transpose of bf16, tiles of 32 x 32", || transpose::stage::<bf16>(tiles([32, 32]))),
     entry("permute", "bf16 of heads and tokens in another order", || permute::stage::<bf16>([1, 8, 8, 64])),
     entry("rope", "rotary position embedding of bf16", || {
         let pairs = Pairs { head: 128, rotary: 128, interleaved: false, inverse: false };
@@ -140,11 +144,13 @@ pub static OPERATORS: &[Entry] = &[
         let pairs = Pairs { head: 128, rotary: 64, interleaved: true, inverse: false };
         rope_positions::stage::<bf16, bf16>(pairs, 8)
     }),
-    entry("embedding", "rows of a table of bf16 by index", || embedding::stage::<bf16, i32>(4096)),
-    entry("convert", "bf16 from f32", || convert::stage::<f32, bf16>([1, 4096])),
+    entry("embedding", "rows of a table of bf16 by index", || {
+        embedding::stage::<bf16, i32>(tiles([1, 4096]))
+    }),
+    entry("convert", "bf16 from f32", || convert::stage::<f32, bf16>(tiles([1, 4096]))),
     entry("quantise_rows", "i8 from rows of 4096 bf16", || quantise_rows::stage::<bf16, i8>([1, 4096])),
-    entry("quantise_by", "i8 from bf16", || quantise_by::stage::<bf16, i8>(true, [1, 4096])),
+    entry("quantise_by", "i8 from bf16", || quantise_by::stage::<bf16, i8>(true, tiles([1, 4096]))),
     entry("scale_of", "the scale of a tensor", || scale_of::stage(1)),
-    entry("dequantise", "bf16 from i8", || dequantise::stage::<i8, bf16>([1, 4096])),
-    entry("dropout", "dropout of bf16", || dropout::stage::<bf16, bf16>([1, 1024])),
+    entry("dequantise", "bf16 from i8", || dequantise::stage::<i8, bf16>(tiles([1, 4096]))),
+    entry("dropout", "dropout of bf16", || dropout::stage::<bf16, bf16>(tiles([1, 1024]))),
 ];

@@ -44,11 +44,12 @@ pub fn embedding<'r, T: FloatItem, I: IndexItem>(
     expect_extents("y", &y, (rows, columns), "with the columns of `table`")?;
     operands.apart("y", &y)?;
     if device.kind() != DeviceKind::Cpu {
-        let [_, width] = parts((1, columns));
-        let key = key("embedding", &[T::ELEMENT, I::ELEMENT], &[], [1, width]);
+        let tiling = parts((1, columns));
+        let key = key("embedding", &[T::ELEMENT, I::ELEMENT], &[], tiling);
         let arguments: &[&dyn Argument] = &[&table.tensor(), &indices.tensor(), &y.tensor()];
-        let programs = programs(y.extents(), [1, width]);
-        return launch(device, &key, programs, arguments, || kernels::embedding::stage::<T, I>(width));
+        return launch(device, &key, programs(y.extents(), tiling), arguments, || {
+            kernels::embedding::stage::<T, I>(tiling)
+        });
     }
     on_cpu(device, |mut host| {
         let (table, indices) = (host.read(&table)?, host.read(&indices)?);

@@ -5,7 +5,7 @@
 //! is 1, and that rows are exactly as long as the tile is wide.
 
 use tilewright_hardware::{Arch, Element};
-use tilewright_kernels::ops::{self as kernels, LONGEST, LONGEST_OF_CLUSTER};
+use tilewright_kernels::ops::{self as kernels, LONGEST, LONGEST_OF_CLUSTER, Tiling};
 use tilewright_lang as lang;
 
 use super::{Error, Rows};
@@ -22,14 +22,20 @@ pub(super) struct Key {
     name: &'static str,
     elements: [Option<Element>; 3],
     settings: [u32; 2],
-    shape: [u32; 2],
+    tiling: Tiling,
 }
 
 /// A kernel by its name, up to three types, up to two settings, and its tile.
-pub(super) fn key(name: &'static str, elements: &[Element], settings: &[u32], shape: [u32; 2]) -> Key {
+pub(super) fn key(
+    name: &'static str,
+    elements: &[Element],
+    settings: &[u32],
+    tiling: impl Into<Tiling>,
+) -> Key {
+    let tiling = tiling.into();
     let element = |i: usize| elements.get(i).copied();
     let setting = |i: usize| settings.get(i).copied().unwrap_or(0);
-    Key { name, elements: [element(0), element(1), element(2)], settings: [setting(0), setting(1)], shape }
+    Key { name, elements: [element(0), element(1), element(2)], settings: [setting(0), setting(1)], tiling }
 }
 
 /// The tile of a program that holds whole rows; nothing if rows are too long for the device.
@@ -52,17 +58,16 @@ fn tile_of_rows(device: &Device, (rows, columns): (usize, usize), tiles: u32) ->
     Some([u32::try_from(some).unwrap_or(1), width])
 }
 
-/// The tile of a program that takes a part of a matrix, whatever part.
-pub(super) fn parts((rows, columns): (usize, usize)) -> [u32; 2] {
+/// Tiles of programs that take a part of a matrix, whatever part.
+pub(super) fn parts((rows, columns): (usize, usize)) -> Tiling {
     let width = u32::try_from(columns.max(1)).unwrap_or(STEP).min(STEP);
     let some = (ELEMENTS / width as usize).clamp(1, rows.max(1).next_power_of_two());
-    [u32::try_from(some).unwrap_or(1), width]
+    Tiling::of([u32::try_from(some).unwrap_or(1), width], columns)
 }
 
 /// Programs for a matrix in tiles.
-pub(super) fn programs((rows, columns): (usize, usize), [height, width]: [u32; 2]) -> [u32; 2] {
-    let ceil = |n: usize, by: u32| u32::try_from(n.div_ceil(by as usize)).unwrap_or(u32::MAX);
-    [ceil(rows, height), ceil(columns, width)]
+pub(super) fn programs(extents: (usize, usize), tiling: impl Into<Tiling>) -> [u32; 2] {
+    tiling.into().programs(extents)
 }
 
 /// Launches so many programs of a kernel. The key says all that decides what is staged: name, types, settings, tile.

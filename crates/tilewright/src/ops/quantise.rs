@@ -155,7 +155,7 @@ impl Quantise {
             let arguments: &[&dyn Argument] = &[&found.tensor(), &scales.tensor(), &largest];
             let key = key("scale_of", &[], &[], shape);
             launch(device, &key, programs(scales.extents(), shape), arguments, || {
-                kernels::scale_of::stage(shape[0])
+                kernels::scale_of::stage(shape.shape[0])
             })?;
         }
         let known = if most { found.broadcast_rows(x.extents().0) } else { *scales };

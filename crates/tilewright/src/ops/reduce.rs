@@ -321,7 +321,7 @@ impl Arg {
             kernels::arg_steps::stage::<T>(smallest, STEP)
         })?;
         // As many as share a row are few.
-        let shape = parts(ranks.extents());
+        let shape = parts(ranks.extents()).shape;
         let arguments: &[&dyn Argument] = &[&ranks.tensor(), &indices.tensor()];
         launch(
             device,

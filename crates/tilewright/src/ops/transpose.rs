@@ -2,7 +2,7 @@
 //!
 //! Results are in memory of their own. Nothing is written where there is nothing.
 
-use tilewright_kernels::ops as kernels;
+use tilewright_kernels::ops::{self as kernels, Tiling};
 
 use super::cpu::{Grid, on_cpu};
 use super::launch::{key, launch, programs};
@@ -40,11 +40,11 @@ pub fn transpose<'r, T: Item>(
     expect_extents("y", &y, (columns, rows), "what the columns of `x` make as rows")?;
     operands.apart("y", &y)?;
     if device.kind() != DeviceKind::Cpu {
-        let side = [SIDE; 2];
+        let tiling = Tiling::of([SIDE; 2], columns);
         let arguments: &[&dyn Argument] = &[&x.tensor(), &y.tensor()];
-        let key = key("transpose", &[T::ELEMENT], &[], side);
-        return launch(device, &key, programs(x.extents(), side), arguments, || {
-            kernels::transpose::stage::<T>(SIDE)
+        let key = key("transpose", &[T::ELEMENT], &[], tiling);
+        return launch(device, &key, programs(x.extents(), tiling), arguments, || {
+            kernels::transpose::stage::<T>(tiling)
         });
     }
     on_cpu(device, |mut host| {

@@ -396,3 +396,15 @@ fn nothing_is_done_to_nothing() {
     }
     permute(&device, &nothing, &[3, 0, 2], &[2, 1, 0], &nothing).unwrap();
 }
+
+/// More columns than the second axis of a grid has programs for.
+#[test]
+fn rows_of_more_tiles_than_an_axis_has_programs() {
+    for device in [Device::cpu(), Device::simulator()] {
+        let columns = 32 * 65535 + 1;
+        let x: Vec<u8> = (0..columns).map(|i| (i % 251) as u8).collect();
+        let (from, to) = (device.upload(&x).unwrap(), device.alloc::<u8>(columns).unwrap());
+        transpose(&device, Rows::new(&from, 1, columns), Rows::new(&to, columns, 1)).unwrap();
+        assert!(to.to_vec().unwrap() == x, "{}", device.name());
+    }
+}
