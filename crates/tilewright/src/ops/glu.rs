@@ -174,14 +174,18 @@ impl Glu {
             }
             Activation::Gelu => {
                 let density = (-0.5 * x * x).exp() * ROOT / 2.0;
-                0.5 * (1.0 + Real::erf(x / std::f64::consts::SQRT_2)) + x * density
+                // The normal distribution. One plus the error function would lose its digits where that is close to minus one.
+                let distribution = if x.abs() < 1e-30 { 0.5 } else { Real::gelu(x) / x };
+                distribution + x * density
             }
             Activation::GeluTanh => {
-                let t = (ROOT * (x + CUBE * x * x * x)).tanh();
-                let inner = ROOT * (1.0 + 3.0 * CUBE * x * x);
+                // One plus the hyperbolic tangent, halved, and one minus it.
+                let y = 2.0 * ROOT * (x + CUBE * x * x * x);
+                let (s, rest) = (Real::sigmoid(y), Real::sigmoid(-y));
+                let inner = 2.0 * ROOT * (1.0 + 3.0 * CUBE * x * x);
                 // Far out, the tail is zero before its factor is infinite.
-                let tail = if t.abs() == 1.0 { 0.0 } else { 0.5 * x * (1.0 - t * t) * inner };
-                0.5 * (1.0 + t) + tail
+                let tail = if s == 0.0 || rest == 0.0 { 0.0 } else { x * s * rest * inner };
+                s + tail
             }
         }
     }

@@ -397,6 +397,34 @@ fn nothing_is_done_to_nothing() {
     permute(&device, &nothing, &[3, 0, 2], &[2, 1, 0], &nothing).unwrap();
 }
 
+/// Slopes at the ends are what they tend to, and far out they keep their digits. Exact ones are from series with 30 digits.
+#[test]
+fn slopes_of_gates_far_out() {
+    let far = f32::INFINITY;
+    // Of SwiGLU, GeGLU and GeGLU by `tanh`, at -12, -8 and -6.
+    let exact = [
+        [-6.758_547e-5, -2.346_551e-3, -1.232_643e-2],
+        [-2.557_896e-31, -3.979_607e-14, -3.546_871e-8],
+        [-5.290_403e-60, -4.714_785e-20, -7.709_974e-10],
+    ];
+    for device in [Device::cpu(), Device::simulator()] {
+        let gate = device.upload(&[-far, far, f32::NAN, -1e30, 1e30, f32::MAX, -12.0, -8.0, -6.0]).unwrap();
+        let ones = device.upload(&[1.0f32; 9]).unwrap();
+        for (glu, exact) in [Glu::swi(), Glu::ge(), Glu::ge_tanh()].into_iter().zip(exact) {
+            let (dgate, dup) = (device.alloc::<f32>(9).unwrap(), device.alloc::<f32>(9).unwrap());
+            glu.backward(&device, &gate, &ones, &ones, &dgate, &dup).unwrap();
+            let found = dgate.to_vec().unwrap();
+            let context = format!("{} {glu:?}: {found:?}", device.name());
+            assert_eq!((found[0], found[1]), (0.0, 1.0), "{context}");
+            assert!(found[2].is_nan(), "{context}");
+            assert_eq!((found[3], found[4], found[5]), (0.0, 1.0, 1.0), "{context}");
+            for (found, exact) in found[6..].iter().zip(exact) {
+                assert!((f64::from(*found) - exact).abs() <= 1e-5 * exact.abs() + 1e-45, "{context}");
+            }
+        }
+    }
+}
+
 /// More columns than the second axis of a grid has programs for.
 #[test]
 fn rows_of_more_tiles_than_an_axis_has_programs() {
