@@ -4,8 +4,11 @@
 //! [`Binary`](crate::kernels::gemm::epilogue::Binary)). Its numbers are f32; the result is rounded once. NaN and infinities are what the
 //! formula makes of them. No rows, no columns: nothing is written.
 //!
+//! A kernel is made once for each type and [name](Formula::name) of a formula: one with fields that are constants of it says them in its name.
+//!
 //! Works in place: `y` may be exactly any input that is not broadcast.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use tilewright_kernels::gemm::epilogue::Formula;
@@ -76,8 +79,8 @@ impl<F: Formula> Elementwise<F> {
         let mut arguments: Vec<&dyn Argument> = views.iter().map(|view| view as &dyn Argument).collect();
         arguments.push(&to);
         let arguments = &arguments[..];
-        // Formulas of one name are the same formula.
-        let key = (formula.0.name(), [T::ELEMENT, U::ELEMENT], shape);
+        // Formulas of one type and name are the same formula.
+        let key = (TypeId::of::<F>(), formula.0.name(), inputs.len(), [T::ELEMENT, U::ELEMENT], shape);
         let programs = programs(y.extents(), shape);
         match inputs.len() {
             1 => launch(device, &key, programs, arguments, || {

@@ -425,6 +425,42 @@ fn slopes_of_gates_far_out() {
     }
 }
 
+/// A formula with a constant that its name does not tell, of one number or, by another type of the same name, of two.
+struct Times(f64);
+impl Formula for Times {
+    fn name(&self) -> String {
+        "times".to_owned()
+    }
+    fn apply<R: Real>(&self, x: &[R]) -> R {
+        x[0] * R::of(self.0)
+    }
+}
+struct Product;
+impl Formula for Product {
+    fn name(&self) -> String {
+        "times".to_owned()
+    }
+    fn inputs(&self) -> usize {
+        2
+    }
+    fn apply<R: Real>(&self, x: &[R]) -> R {
+        x[0] * x[1]
+    }
+}
+
+#[test]
+fn formulas_of_one_name_and_two_types_are_two() {
+    for device in [Device::cpu(), Device::simulator()] {
+        let x = device.upload(&[3.0f32, 5.0]).unwrap();
+        let y = device.alloc::<f32>(2).unwrap();
+        let row = Rows::from(&x);
+        Elementwise::new(Times(2.0)).run(&device, &[row], &y).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [6.0, 10.0]);
+        Elementwise::new(Product).run(&device, &[row, row], &y).unwrap();
+        assert_eq!(y.to_vec().unwrap(), [9.0, 25.0]);
+    }
+}
+
 /// More columns than the second axis of a grid has programs for.
 #[test]
 fn rows_of_more_tiles_than_an_axis_has_programs() {
