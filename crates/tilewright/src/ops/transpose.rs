@@ -83,7 +83,11 @@ pub fn permute<T: Item>(
         let expected = format!("each axis of {extents:?} once, four at most");
         return Err(Error::argument("axes", format!("{axes:?}"), expected, "name every axis"));
     }
-    let elements = extents.iter().try_fold(1usize, |product, extent| product.checked_mul(*extent));
+    // Where there is nothing, the product of the other extents may be no number.
+    let elements = match extents.contains(&0) {
+        true => Some(0),
+        false => extents.iter().try_fold(1usize, |product, extent| product.checked_mul(*extent)),
+    };
     let Some(elements) = elements else {
         return Err(Error::argument(
             "extents",
@@ -102,6 +106,9 @@ pub fn permute<T: Item>(
     let mut operands = Operands::on(device);
     operands.input("x", &x.into())?;
     operands.apart("y", &y.into())?;
+    if elements == 0 {
+        return Ok(());
+    }
     if device.kind() != DeviceKind::Cpu {
         return launch_permute(device, x, extents, axes, y);
     }

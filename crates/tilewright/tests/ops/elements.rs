@@ -472,3 +472,13 @@ fn rows_of_more_tiles_than_an_axis_has_programs() {
         assert!(to.to_vec().unwrap() == x, "{}", device.name());
     }
 }
+
+#[test]
+fn nothing_is_permuted_whatever_the_other_extents() {
+    for device in [Device::cpu(), Device::simulator()] {
+        let nothing = device.alloc::<f32>(0).unwrap();
+        for extents in [[0, usize::MAX, usize::MAX], [usize::MAX, usize::MAX, 0], [usize::MAX, 0, 2]] {
+            permute(&device, &nothing, &extents, &[2, 1, 0], &nothing).unwrap();
+        }
+    }
+}
