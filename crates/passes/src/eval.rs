@@ -6,7 +6,8 @@
 //! [`Approximate::AsExact`].
 //!
 //! Decisions where the table is silent: a float that becomes an integer is clamped to its range, and NaN becomes 0 (for f64 or 64-bit
-//! integers the lowest number), as the hardware does; an integer becomes `true` unless it is zero; `min(-0, +0)` is -0.
+//! integers the lowest number), as the hardware does; what is too large for a float of 8 bits or fewer becomes its largest number, never
+//! infinity; an integer becomes `true` unless it is zero; `min(-0, +0)` is -0.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -407,10 +408,11 @@ impl Scalar<'_> {
     }
 
     fn narrow(&self, value: f64, flags: Flags, mode: Option<Round>) -> Option<u64> {
-        let finite = flags == Flags::SATFINITE;
-        if !(flags.is_empty() || finite) || (finite && value.is_nan() && self.to == Element::E2M1) {
+        if !(flags.is_empty() || flags == Flags::SATFINITE) {
             return None;
         }
+        // To 8 bits and fewer there is no instruction that does not clamp.
+        let finite = flags == Flags::SATFINITE || self.to.bits() <= 8;
         float::encode(self.to, value, mode.unwrap_or(Round::Nearest), finite)
     }
 }

@@ -527,3 +527,34 @@ fn five_dimensions() {
         assert_eq!(x.to_vec().unwrap(), expected.collect::<Vec<i32>>());
     });
 }
+
+#[kernel]
+fn to_small<Q: Element>(x: View<f32, 1>, given: View<Q, 1>, folded: View<Q, 1>) {
+    given.partition([8]).store(x.partition([8]).load().cast());
+    folded.tile([1]).at(0).store(Tile::full([1], 70000f32).cast());
+    folded.tile([1]).at(1).store(Tile::full([1], -1e30f32).cast());
+    folded.tile([1]).at(2).store(Tile::full([1], f32::INFINITY).cast());
+    folded.tile([1]).at(3).store(Tile::full([1], 100000i32).cast());
+}
+
+/// What is too large for 8 bits becomes the largest number, wherever it is computed.
+#[test]
+fn casts_to_eight_bits_clamp_on_every_device() {
+    use tilewright::lang::{E4m3, E5m2};
+    both(|device| {
+        let far = f32::INFINITY;
+        let x = device.upload(&[1.0f32, 465.0, -70000.0, 1e30, far, -far, 448.0, 57344.0]).unwrap();
+        let (a, b) = (device.alloc::<E4m3>(8).unwrap(), device.alloc::<E4m3>(4).unwrap());
+        let program = device.program(&to_small::stage::<E4m3>().unwrap()).unwrap();
+        program.run(&[&x.view([8]), &a.view([8]), &b.view([4])]).unwrap().expect_clean().unwrap();
+        let bits = |x: &[E4m3]| x.iter().map(|x| x.0).collect::<Vec<_>>();
+        assert_eq!(bits(&a.to_vec().unwrap()), [0x38, 0x7e, 0xfe, 0x7e, 0x7e, 0xfe, 0x7e, 0x7e]);
+        assert_eq!(bits(&b.to_vec().unwrap()), [0x7e, 0xfe, 0x7e, 0x7e]);
+        let (a, b) = (device.alloc::<E5m2>(8).unwrap(), device.alloc::<E5m2>(4).unwrap());
+        let program = device.program(&to_small::stage::<E5m2>().unwrap()).unwrap();
+        program.run(&[&x.view([8]), &a.view([8]), &b.view([4])]).unwrap().expect_clean().unwrap();
+        let bits = |x: &[E5m2]| x.iter().map(|x| x.0).collect::<Vec<_>>();
+        assert_eq!(bits(&a.to_vec().unwrap()), [0x3c, 0x5f, 0xfb, 0x7b, 0x7b, 0xfb, 0x5f, 0x7b]);
+        assert_eq!(bits(&b.to_vec().unwrap()), [0x7b, 0xfb, 0x7b, 0x7b]);
+    });
+}

@@ -6,19 +6,27 @@ use tilewright_ir::{Builder, Cmp, Element, Loc, Op, Opcode, Round, Type, Value};
 
 use super::random::Random;
 
-/// What tiles are made of.
-pub(super) const ELEMENTS: [Element; 8] = [
+/// What tiles are made of. The first ones compute and compare, the others do not.
+pub(super) const ELEMENTS: [Element; 15] = [
     Element::F32,
     Element::F16,
     Element::BF16,
+    Element::F64,
     Element::I32,
     Element::U32,
     Element::I8,
     Element::I64,
+    Element::U8,
+    Element::I16,
+    Element::U16,
+    Element::U64,
+    Element::E4M3,
+    Element::E5M2,
     Element::Bool,
 ];
-const INTEGERS: [Element; 4] = [Element::I32, Element::U32, Element::I64, Element::I8];
-const FLOATS: [Element; 3] = [Element::F32, Element::F16, Element::BF16];
+/// How many of them are floats that compute, and how many compute.
+const FLOATS: usize = 4;
+const COMPUTING: usize = 12;
 
 /// Random bits of an element that a kernel may meet: numbers of moderate size, and now and then a special one.
 pub(super) fn sample(random: &mut Random, element: Element) -> u64 {
@@ -107,8 +115,8 @@ impl Body<'_> {
     }
 
     fn statement(&mut self) {
-        let int = self.random.pick(&INTEGERS);
-        let float = self.random.pick(&FLOATS);
+        let int = self.random.pick(&ELEMENTS[FLOATS..COMPUTING]);
+        let float = self.random.pick(&ELEMENTS[..FLOATS]);
         match self.random.below(15) {
             0..=2 => {
                 let codes = [
@@ -185,7 +193,7 @@ impl Body<'_> {
     }
 
     fn condition(&mut self) -> Value {
-        let element = self.random.pick(&ELEMENTS[..7]);
+        let element = self.random.pick(&ELEMENTS[..COMPUTING]);
         let (a, b, cmp) = (self.of(element), self.of(element), self.random.pick(Cmp::ALL));
         self.emit(Opcode::Cmp, &[a, b], &[cmp.into()], None)
     }
@@ -250,4 +258,9 @@ impl Body<'_> {
 /// Whether a conversion exists that means the same everywhere.
 pub(super) fn converts(from: Element, to: Element) -> bool {
     from != to && !(from.is_float() && to.is_bool())
+}
+
+/// Whether it is a float that does nothing but convert.
+pub(super) fn only_converts(element: Element) -> bool {
+    matches!(element, Element::E4M3 | Element::E5M2)
 }

@@ -6,7 +6,7 @@ use tilewright_ir::{
 };
 use tilewright_passes::float;
 
-use super::element::{Body, ELEMENTS, converts, sample};
+use super::element::{Body, ELEMENTS, converts, only_converts, sample};
 use super::memory::Tensor;
 use super::random::Random;
 use super::{Case, Given, Rule};
@@ -190,8 +190,13 @@ impl Gen {
             vec![if converts(from, element) {
                 body.b.value(Opcode::Cvt, [args[0]], [], ty, Loc::NONE)
             } else {
+                let (mut x, mut from) = (args[0], from);
+                if only_converts(from) {
+                    from = Element::F32;
+                    x = body.b.value(Opcode::Cvt, [x], [], Some(Type::F32), Loc::NONE);
+                }
                 let half = body.constant(from, real(from, 0.5));
-                body.b.value(Opcode::Cmp, [args[0], half], [Cmp::Lt.into()], None, Loc::NONE)
+                body.b.value(Opcode::Cmp, [x, half], [Cmp::Lt.into()], None, Loc::NONE)
             }]
         });
         let tile = Tile { small, ..results[0] };
