@@ -446,9 +446,9 @@ ops! {
     MulHi "mul_hi" (Integer, Same(0)) -> (Like(0)) [] Thread, pure;
     /// The whole product of two integers, twice as wide.
     MulWide "mul_wide" (Integer, Same(0)) -> (Given) [] Thread, pure;
-    /// Quotient. Integers towards zero, undefined for a zero divisor; floats as IEEE asks unless a flag allows less.
+    /// Quotient. Integers towards zero, all bits set for a zero divisor; floats as IEEE asks unless a flag allows less.
     Div "div" (Number, Same(0)) -> (Like(0)) [?Round, ?Flags] Thread, pure;
-    /// Remainder with the sign of the dividend.
+    /// Remainder with the sign of the dividend; all bits set for a zero divisor.
     Rem "rem" (Integer, Same(0)) -> (Like(0)) [] Thread, pure;
     /// `a * b + c`, rounded once. Integers wrap.
     Fma "fma" (Number, Same(0), Same(0)) -> (Like(0)) [?Round, ?Flags] Thread, pure;

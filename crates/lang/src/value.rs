@@ -14,6 +14,8 @@ use crate::trace;
 ///
 /// Operators build the computation: `x + 1.0` appends an addition to the kernel under construction and gives the `Val` of its
 /// result. Constants mix freely as long as the types agree; [`Val::cast`] converts.
+///
+/// Integers wrap. An integer divided by zero has all bits set, as quotient and as remainder: -1, or the largest number without a sign.
 pub struct Val<T> {
     pub(crate) id: Value,
     ty: PhantomData<fn() -> T>,

@@ -558,3 +558,36 @@ fn casts_to_eight_bits_clamp_on_every_device() {
         assert_eq!(bits(&b.to_vec().unwrap()), [0x7b, 0xfb, 0x7b, 0x7b]);
     });
 }
+
+#[kernel]
+fn divide<T: Integer>(x: View<T, 1>, y: View<T, 1>, quotients: View<T, 1>, remainders: View<T, 1>) {
+    let [x, y] = [x, y].map(|view| view.partition([4]).load());
+    quotients.partition([4]).store(x / y);
+    remainders.partition([4]).store(x % y);
+}
+
+/// All bits are set, as quotient and as remainder.
+#[test]
+fn integers_divided_by_zero_are_the_same_on_every_device() {
+    fn of<T: tilewright::device::Item + Integer + std::fmt::Debug>(device: &Device, [x, one, ones]: [T; 3]) {
+        let zero = T::ZERO;
+        let (x, y) =
+            (device.upload(&[x, zero, one, ones]).unwrap(), device.upload(&[zero, zero, one, zero]).unwrap());
+        let (q, r) = (device.alloc::<T>(4).unwrap(), device.alloc::<T>(4).unwrap());
+        let program = device.program(&divide::stage::<T>().unwrap()).unwrap();
+        let [x, y, to, rest] = [&x, &y, &q, &r].map(|buffer| buffer.view([4]));
+        program.run(&[&x, &y, &to, &rest]).unwrap().expect_clean().unwrap();
+        assert_eq!(q.to_vec().unwrap(), [ones, ones, one, ones], "{device:?} {}", T::ELEMENT);
+        assert_eq!(r.to_vec().unwrap(), [ones, ones, zero, ones], "{device:?} {}", T::ELEMENT);
+    }
+    both(|device| {
+        of(device, [5u8, 1, !0]);
+        of(device, [5u16, 1, !0]);
+        of(device, [5u32, 1, !0]);
+        of(device, [5u64, 1, !0]);
+        of(device, [-5i8, 1, -1]);
+        of(device, [5i16, 1, -1]);
+        of(device, [-5i32, 1, -1]);
+        of(device, [5i64, 1, -1]);
+    });
+}

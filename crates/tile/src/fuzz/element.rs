@@ -146,10 +146,10 @@ impl Body<'_> {
                 self.emit(code, &[a], &[], None);
             }
             5 => {
-                let (a, b, one) = (self.of(int), self.of(int), self.constant(int, 1));
-                let odd = self.emit(Opcode::Or, &[b, one], &[], None);
+                // Also by zero, now and then.
+                let (a, b) = (self.of(int), self.of(int));
                 let code = self.random.pick(&[Opcode::Div, Opcode::Rem]);
-                self.emit(code, &[a, odd], &[], None);
+                self.emit(code, &[a, b], &[], None);
             }
             6..=7 => {
                 let codes = [Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Min, Opcode::Max, Opcode::Div];

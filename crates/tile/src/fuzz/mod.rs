@@ -2,7 +2,7 @@
 //!
 //! A [`Case`] is a kernel, its arguments and a grid, made from a seed, together with the rule by which its results are compared. What two
 //! implementations may disagree on is kept out of it: no program reads what another one writes, no result depends on the order of
-//! programs, on which NaN a NaN is, on a division by zero, or on the order of a sum of floats, unless the sum is exact (small integers) or
+//! programs, on which NaN a NaN is, or on the order of a sum of floats, unless the sum is exact (small integers) or
 //! the rule allows for it. Approximate values are tracked: they are stored with a tolerance and never compared or converted.
 //!
 //! ```

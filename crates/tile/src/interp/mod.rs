@@ -44,7 +44,7 @@
 //! * Loads take the pad outside of a tensor, stores drop there. Gathers, scatters and atomics go in row-major order, and do not look at the
 //!   distance of an element that is masked out.
 //! * `dot` sums in f64, rounds once, then adds `c`.
-//! * `poison`, and an integer divided by zero, is zero.
+//! * `poison` is zero. An integer divided by zero has all bits set, as quotient and as remainder.
 //!
 //! # Limits
 //!

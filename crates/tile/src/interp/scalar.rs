@@ -390,8 +390,9 @@ fn element_of(data: &OpData, operands: &[(Type, &[u64])], ty: Type, lane: usize)
     let zero_divisor = matches!(data.code, Opcode::Div | Opcode::Rem)
         && to.is_int()
         && scalars.get(1).is_some_and(|(_, divisor)| divisor.0 == 0);
+    // As the hardware does, quotient and remainder alike.
     if zero_divisor {
-        return Ok(0);
+        return Ok(canonical(to, u64::MAX));
     }
     evaluate(data.code, &data.attrs, &scalars, Type::Scalar(to), Approximate::AsExact)
         .map(|Constant(bits)| bits)
