@@ -591,3 +591,25 @@ fn integers_divided_by_zero_are_the_same_on_every_device() {
         of(device, [5i64, 1, -1]);
     });
 }
+
+/// Several programs that own the same tile would write it at the same time.
+#[test]
+fn a_grid_that_is_not_that_of_the_partition_is_refused() {
+    both(|device| {
+        let program = device.program(&add::stage().unwrap()).unwrap();
+        let (x, out) = (device.upload(&[1.0f32; 10 * 40]).unwrap(), device.alloc::<f32>(10 * 40).unwrap());
+        let (from, to) = (x.view([10, 40]), out.view([10, 40]));
+        let arguments: [&dyn tilewright::device::Argument; 3] = [&from, &from, &to];
+        program.launch([3, 2, 1], &arguments).unwrap().expect_clean().unwrap();
+        assert_eq!(out.to_vec().unwrap(), [2.0; 400]);
+        program.launch([0, 2, 1], &arguments).unwrap();
+        for grid in [[3, 2, 2], [3, 1, 1], [4, 2, 1]] {
+            let error = program.launch(grid, &arguments).unwrap_err().to_string();
+            let expected = format!(
+                "found {grid:?} programs, expected [3, 2, 1], one for each tile of [4, 32] of `out`, \
+                 which the kernel partitions; `run` takes that grid by itself"
+            );
+            assert!(error.contains(&expected), "{error}");
+        }
+    });
+}

@@ -87,8 +87,8 @@ use variants::{Entry, MapPlan, Source, Variants};
 /// # Grid
 ///
 /// [`Program::launch`] takes the number of programs along each axis. A kernel that says with
-/// [`partition`](crate::lang::tile::View::partition) which tile each program owns can be [run](Program::run) without. A grid without
-/// programs does nothing. Whether a program is one block of threads or a cluster of them is decided by the compiler and does not show.
+/// [`partition`](crate::lang::tile::View::partition) which tile each program owns can be [run](Program::run) without; another grid than one
+/// program for each tile of a view that it writes is refused. A grid without programs does nothing. Whether a program is one block of threads or a cluster of them is decided by the compiler and does not show.
 #[derive(Clone)]
 pub struct Program {
     device: Device,
@@ -203,6 +203,31 @@ impl Body {
             found: "no view with a partition".to_owned(),
             expected: "`View::partition` in the kernel, or the grid given with `launch`".to_owned(),
         })
+    }
+
+    /// Whether a grid has one program for each tile of the views that are written by partition: with others a tile would be written by
+    /// several programs at the same time, or by none. The arguments were checked.
+    fn expect_grid(&self, passed: &[Passed<'_>], found: [u32; 3]) -> Result<(), DeviceError> {
+        for (slot, passed) in self.slots.iter().zip(passed) {
+            let (SlotKind::View(view), Passed::View(tensor)) = (&slot.kind, passed) else { continue };
+            let Some(tile) = view.info.partition.as_ref().filter(|_| slot.writes()) else { continue };
+            let expected = view.info.grid(&tensor.extents[..tensor.rank]);
+            // Where there are no tiles, nothing is written.
+            if expected == Some(found) || expected.is_some_and(|expected| expected.contains(&0)) {
+                continue;
+            }
+            let expected =
+                expected.map_or("fewer than 2^32 along each axis".to_owned(), |e| format!("{e:?}"));
+            return Err(DeviceError::Grid {
+                kernel: self.name.to_string(),
+                found: format!("{found:?} programs"),
+                expected: format!(
+                    "{expected}, one for each tile of {tile:?} of `{}`, which the kernel partitions; `run` takes that grid by itself",
+                    slot.name
+                ),
+            });
+        }
+        Ok(())
     }
 
     /// The arguments of the kernel's parameters, in their order: the one place where a view becomes a pointer, its extents and its strides.
@@ -414,9 +439,13 @@ impl Program {
     /// If arguments or the grid are wrong, or the kernel does not compile for them, or goes wrong on the CPU. What it does wrong on the
     /// simulator is in the report.
     pub fn launch(&self, grid: impl Into<Dim3>, arguments: &[&dyn Argument]) -> Result<Report, DeviceError> {
-        let passed = given(arguments);
+        let (passed, grid) = (given(arguments), grid.into().0);
         let key = self.body.check(&self.device, &passed)?;
-        self.start(grid.into().0, &key, &passed)
+        if !grid.contains(&0) {
+            self.fits(grid, 1)?;
+            self.body.expect_grid(&passed, grid)?;
+        }
+        self.start(grid, &key, &passed)
     }
 
     /// Runs one program for each tile of the views that the kernel [partitions](crate::lang::tile::View::partition).
