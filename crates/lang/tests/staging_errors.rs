@@ -722,6 +722,35 @@ fn misshapen(x: View<f32, 2>, p: Global<f32>) {
     let _ = grouped_order(0, 1, 1, 0);
 }
 
+#[kernel]
+fn misplaced(x: View<f32, 2>, p: Global<u8>, q: Global<f64>) {
+    let _ = x.tile([4, 8]).at((0, 0)).load();
+    let _ = x.tile([0, 8]);
+    let _ = p.points(arange(8)).atomic_add(1);
+    let _ = q.points(arange(8)).atomic_max(1.0);
+    let _ = q.points(arange(8)).atomic_add(1.0);
+    let _ = x.tile([4, 8]).at((0, 0)).load().cast::<f16>();
+}
+
+#[test]
+fn mistakes_are_reported_where_they_are_made_not_in_the_line_before() {
+    expect(
+        misplaced::stage,
+        "
+        error: a tile of 0 x 8; expected 1 to 5 extents of at least 1, and at most 2^31 elements
+          --> line +2:15
+           |     let _ = x.tile([0, 8]);
+        error: an atomic `add` of u8; expected integers of 32 or 64 bits, f16, bf16, f32 or f64, convert or reduce tiles before
+          --> line +3:33
+           |     let _ = p.points(arange(8)).atomic_add(1);
+        error: an atomic `max` of f64; expected integers of 32 or 64 bits, convert or reduce tiles before
+          --> line +4:33
+           |     let _ = q.points(arange(8)).atomic_max(1.0);
+        error: kernel `misplaced` was not staged: 3 errors
+        ",
+    );
+}
+
 #[test]
 fn shapes_that_do_not_exist_are_refused_one_by_one() {
     expect(

@@ -1,6 +1,6 @@
 //! Elements at places that the kernel computes: gather, scatter, atomics.
 
-use tilewright_ir::{Attr, Cache, Combine, Evict, Opcode, Shape, Value};
+use tilewright_ir::{Attr, Cache, Combine, Element as Kind, Evict, Opcode, Shape, Value};
 
 use super::elementwise::apply;
 use super::value::{Tile, TileOperand, common_shape, grown, shape_in_trace};
@@ -344,9 +344,23 @@ impl<T: Element> Points<T> {
 
     /// Combines elements into memory, each in one step, and gives the values from before; where nothing was done, the elements
     /// themselves. Ordered with nothing.
+    ///
+    /// Elements are integers of 32 or 64 bits, and for [`Combine::Add`] also f16, bf16, f32 and f64: what the hardware does in one step.
     #[track_caller]
     pub fn atomic(self, op: Combine, value: impl TileOperand<T>) -> Tile<T> {
         trace::here();
+        let element = T::ELEMENT;
+        let adds = op == Combine::Add && matches!(element, Kind::F16 | Kind::BF16 | Kind::F32 | Kind::F64);
+        if !(adds || element.is_int() && element.bits() >= 32) {
+            let expected = match op {
+                Combine::Add => "integers of 32 or 64 bits, f16, bf16, f32 or f64",
+                _ => "integers of 32 or 64 bits",
+            };
+            let name = op.name();
+            trace::error(format!(
+                "an atomic `{name}` of {element}; expected {expected}, convert or reduce tiles before"
+            ));
+        }
         let operands = self.operands(value.id(), true);
         Tile::of(trace::value(Opcode::TileAtomic, operands, [op.into()], None))
     }
@@ -365,19 +379,19 @@ macro_rules! atomics {
 }
 
 atomics! { Number:
-    /// Adds to memory; gives the values from before.
+    /// Adds to memory; gives the values from before. Of integers of 32 or 64 bits, f16, bf16, f32 and f64.
     atomic_add Add;
-    /// Leaves the smaller in memory; gives the values from before.
+    /// Leaves the smaller in memory; gives the values from before. Of integers of 32 or 64 bits.
     atomic_min Min;
-    /// Leaves the larger in memory; gives the values from before.
+    /// Leaves the larger in memory; gives the values from before. Of integers of 32 or 64 bits.
     atomic_max Max;
 }
 
 atomics! { Logic:
-    /// Leaves the bits that both have in memory; gives the values from before.
+    /// Leaves the bits that both have in memory; gives the values from before. Of integers of 32 or 64 bits.
     atomic_and And;
-    /// Leaves the bits that either has in memory; gives the values from before.
+    /// Leaves the bits that either has in memory; gives the values from before. Of integers of 32 or 64 bits.
     atomic_or Or;
-    /// Leaves the bits that one of both has in memory; gives the values from before.
+    /// Leaves the bits that one of both has in memory; gives the values from before. Of integers of 32 or 64 bits.
     atomic_xor Xor;
 }

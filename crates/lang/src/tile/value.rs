@@ -153,17 +153,19 @@ impl Extents for Shape {
 /// The shape of these extents, or a report and a shape to go on with.
 #[track_caller]
 pub(super) fn shape_of(extents: &[u32]) -> Shape {
-    Shape::new(extents).unwrap_or_else(|| {
-        let text = extents.iter().map(u32::to_string).collect::<Vec<_>>().join(" x ");
-        trace::error(format!(
-            "a tile of {}; expected 1 to {} extents of at least 1, and at most 2^31 elements",
-            if text.is_empty() { "no extents".to_owned() } else { text },
-            Shape::MAX_RANK
-        ));
-        // With as many extents, so that what follows does not fail for another reason.
-        let rank = extents.len().clamp(1, Shape::MAX_RANK);
-        [1; Shape::MAX_RANK].get(..rank).and_then(Shape::new).unwrap_or_else(one)
-    })
+    // Not in a closure, which would not know the caller.
+    if let Some(shape) = Shape::new(extents) {
+        return shape;
+    }
+    let text = extents.iter().map(u32::to_string).collect::<Vec<_>>().join(" x ");
+    trace::error(format!(
+        "a tile of {}; expected 1 to {} extents of at least 1, and at most 2^31 elements",
+        if text.is_empty() { "no extents".to_owned() } else { text },
+        Shape::MAX_RANK
+    ));
+    // With as many extents, so that what follows does not fail for another reason.
+    let rank = extents.len().clamp(1, Shape::MAX_RANK);
+    [1; Shape::MAX_RANK].get(..rank).and_then(Shape::new).unwrap_or_else(one)
 }
 
 /// A shape of one element.
