@@ -362,7 +362,8 @@ fn promise(value: Value, of: u32, method: &str) {
 macro_rules! fewer_dimensions {
     ($($rank:literal to $less:literal;)*) => {$(
         impl<T: Element> View<T, $rank> {
-            /// The view at one index along an axis, which goes.
+            /// The view at one index along an axis, which goes. Nothing is checked: the index must be inside, as nothing of the axis is left
+            /// that could pad. Where it may be outside, a [`tile`](View::tile) of extent 1 along the axis pads.
             #[must_use]
             #[track_caller]
             pub fn select(self, axis: i32, index: impl TileCoordinate) -> View<T, $less> {
@@ -377,7 +378,7 @@ macro_rules! fewer_dimensions {
                 }
             }
 
-            /// The view at one index of the first axis, which goes: a row of a matrix.
+            /// The view at one index of the first axis, which goes: a row of a matrix. Nothing is checked, as in [`select`](View::select).
             #[must_use]
             #[track_caller]
             pub fn row(self, index: impl TileCoordinate) -> View<T, $less> {
