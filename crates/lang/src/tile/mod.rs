@@ -41,10 +41,13 @@
 //! | `a.map(\|x\| ..)`, `(a, b).map(\|(x, y)\| ..)` | any code on [`Val`](crate::Val)s, `if` and loops included, for each element ([`Tiles`]) |
 //! | `a.sum(1)`, `a.max(-1)`, `a.argmax(0)`, `a.sum_all()` | reductions; the axis stays, with extent 1 |
 //! | `a.reduce(1, \|x, y\| ..)`, `(a, i).reduce(..)`, `a.scan(..)`, `a.cumsum(0)` | with a function of one's own; running ones |
-//! | `reshape`, `transpose`, `permute`, `broadcast_to`, `squeeze`, `unsqueeze`, `cat`, `join`, `split`, `part`, `item` | shapes |
-//! | [`dot`]`(a, b, acc)` | matrix product |
-//! | `x.tile(extents).at(position)`, `.block(index)`, then `.load()`, `.load_or(pad)`, `.store(tile)` | boxes of a tensor |
-//! | `x.points((rows, columns))`, `pointer.points(distances)`, then `.load()`, `.store(tile)`, `.atomic_add(tile)` | gather, scatter, atomics |
+//! | `reshape`, `transpose`, `permute`, `broadcast_to`, `squeeze`, `unsqueeze`, `cat`, `join`, `split`, `halves`, `part`, `item` | shapes |
+//! | [`dot`]`(a, b, acc)`, [`dot_tf32`] | matrix product |
+//! | `x.tile(extents).at(position)`, `.block(index)`, then `.load()`, `.load_or(pad)`, `.store(tile)`, `.prefetch()` | boxes of a tensor |
+//! | `x.partition(extents)`, `x.partition_grouped(extents, group)` | the box that is this program's own, by which the host knows the grid |
+//! | `x.load_scalar(position)`, `x.store_scalar(position, value)` | one element |
+//! | `x.points((rows, columns))`, `pointer.points(distances)`, `.only(mask)`, then `.load()`, `.store(tile)`, `.atomic_add(tile)` | gather, scatter, atomics |
+//! | [`assert_with`](crate::assert_with)`(condition, message)` | stops all programs with an error unless it holds |
 //! | [`program_id`], [`num_programs`], [`swizzle2d`] | which program this is |
 //! | [`philox`], [`uniform`] | random numbers by position |
 //!
@@ -55,7 +58,7 @@
 //! the same for the whole program. What threads do (`thread_id`, barriers, shared memory) does not exist beside tiles, and the verifier
 //! says so.
 //!
-//! Limits: five dimensions; extents are fixed while staging; scalars can be loaded but not stored, except as tiles of one element.
+//! Limits: five dimensions; extents are fixed while staging.
 
 mod dot;
 mod elementwise;
