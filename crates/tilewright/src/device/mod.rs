@@ -119,6 +119,7 @@ use kernel::Body;
 pub use kernel::{Code, Kernel, Module};
 use packed::Packs;
 pub use program::{Program, Variant};
+pub(crate) use program::{apart, is_injective};
 pub use recorder::Recorder;
 use recorder::Recording;
 pub use report::Report;

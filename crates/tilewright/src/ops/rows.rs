@@ -11,7 +11,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::Error;
-use crate::device::{Buffer, BufferView, Device, Item};
+use crate::device::{Buffer, BufferView, Device, Item, apart, is_injective};
 
 /// A matrix in a buffer: rows that lie some elements apart.
 ///
@@ -37,6 +37,24 @@ pub struct Rows<'a, T> {
     columns: usize,
     row_stride: usize,
     column_stride: usize,
+    /// The first part that was asked for and is not there, to be told when it is used.
+    missing: Option<Missing>,
+}
+
+/// A range that is none of the matrix.
+#[derive(Clone, Copy)]
+struct Missing {
+    what: &'static str,
+    start: usize,
+    end: usize,
+    of: usize,
+}
+
+impl Missing {
+    fn of(what: &'static str, range: &Range<usize>, of: usize) -> Option<Missing> {
+        let inside = range.start <= range.end && range.end <= of;
+        (!inside).then_some(Missing { what, start: range.start, end: range.end, of })
+    }
 }
 
 impl<T> Clone for Rows<'_, T> {
@@ -70,7 +88,7 @@ impl<'a, T: Item> Rows<'a, T> {
     /// Rows without gaps, from the start of a buffer. Whether they lie inside of it is looked at when they are used.
     #[must_use]
     pub fn new(buffer: &'a Buffer<T>, rows: usize, columns: usize) -> Rows<'a, T> {
-        Rows { buffer, offset: 0, rows, columns, row_stride: columns, column_stride: 1 }
+        Rows { buffer, offset: 0, rows, columns, row_stride: columns, column_stride: 1, missing: None }
     }
 
     /// So many elements further on in the buffer.
@@ -91,18 +109,20 @@ impl<'a, T: Item> Rows<'a, T> {
         Rows { column_stride: elements, ..self }
     }
 
-    /// Some of the columns of every row.
+    /// Some of the columns of every row. Whether there are such is looked at when they are used.
     #[must_use]
     pub fn columns(self, range: Range<usize>) -> Rows<'a, T> {
+        let missing = self.missing.or(Missing::of("columns", &range, self.columns));
         let columns = range.end.saturating_sub(range.start);
-        Rows { columns, ..self.offset(range.start.saturating_mul(self.column_stride)) }
+        Rows { columns, missing, ..self.offset(range.start.saturating_mul(self.column_stride)) }
     }
 
-    /// Some of the rows.
+    /// Some of the rows. Whether there are such is looked at when they are used.
     #[must_use]
     pub fn rows(self, range: Range<usize>) -> Rows<'a, T> {
+        let missing = self.missing.or(Missing::of("rows", &range, self.rows));
         let rows = range.end.saturating_sub(range.start);
-        Rows { rows, ..self.offset(range.start.saturating_mul(self.row_stride)) }
+        Rows { rows, missing, ..self.offset(range.start.saturating_mul(self.row_stride)) }
     }
 
     /// Rows as columns and columns as rows, in the same memory.
@@ -193,21 +213,21 @@ impl<'a, T: Item> Rows<'a, T> {
             start: address.checked_add(bytes(self.offset)?)?,
             bytes: bytes(self.span()?)?,
             width: width as u64,
-            extents: (self.rows as u64, self.columns as u64),
-            strides: (bytes(self.row_stride)?, bytes(self.column_stride)?),
+            extents: [self.rows as u64, self.columns as u64],
+            strides: [self.row_stride as u64, self.column_stride as u64],
         })
     }
 }
 
-/// Where the elements of a matrix are, in bytes.
+/// Where the elements of a matrix are: first and last in bytes, strides in elements.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     name: &'static str,
     start: u64,
     bytes: u64,
     width: u64,
-    extents: (u64, u64),
-    strides: (u64, u64),
+    extents: [u64; 2],
+    strides: [u64; 2],
 }
 
 impl Place {
@@ -216,10 +236,7 @@ impl Place {
         if self.bytes == 0 {
             return true;
         }
-        let (rows, columns) = ((self.extents.0, self.strides.0), (self.extents.1, self.strides.1));
-        let (inner, outer) = if rows.1 < columns.1 { (rows, columns) } else { (columns, rows) };
-        let row = inner.1 * inner.0.saturating_sub(1) + self.width;
-        (inner.0 <= 1 || inner.1 >= self.width) && (outer.0 <= 1 || outer.1 >= row)
+        is_injective(self.extents.into_iter().zip(self.strides))
     }
 
     fn is_same(&self, other: &Place) -> bool {
@@ -227,7 +244,7 @@ impl Place {
             == (other.start, other.width, other.extents, other.strides)
     }
 
-    /// Whether they may have memory in common: no for different columns of one matrix, yes where it takes long to find out.
+    /// Whether they may have memory in common: no for different parts of one matrix, yes where it takes long to find out.
     fn overlaps(&self, other: &Place) -> bool {
         if self.bytes == 0
             || other.bytes == 0
@@ -236,14 +253,13 @@ impl Place {
         {
             return false;
         }
-        let dense = |place: &Place| place.strides.1 == place.width || place.extents.1 == 1;
-        let pitch = self.strides.0;
-        if !dense(self) || !dense(other) || other.strides.0 != pitch || pitch == 0 {
+        let (first, second) = if self.start <= other.start { (self, other) } else { (other, self) };
+        let distance = second.start - first.start;
+        if first.width != second.width || !distance.is_multiple_of(first.width) {
             return true;
         }
-        let (mine, theirs) = (self.extents.1 * self.width, other.extents.1 * other.width);
-        let apart = (i128::from(other.start) - i128::from(self.start)).rem_euclid(i128::from(pitch));
-        apart < i128::from(mine) || apart + i128::from(theirs) > i128::from(pitch)
+        let axes = |place: &Place| (place.extents, place.strides);
+        !apart(axes(first), axes(second), distance / first.width)
     }
 }
 
@@ -364,6 +380,15 @@ impl<'d> Operands<'d> {
             let found = "a buffer of another device";
             return Err(Error::argument(name, found, "one of this", "upload the data here"));
         }
+        if let Some(Missing { what, start, end, of }) = rows.missing {
+            let found = format!("{what} {start}..{end}");
+            return Err(Error::argument(
+                name,
+                found,
+                format!("a range of the {of} {what} that there are"),
+                "check its ends",
+            ));
+        }
         let most = rows.rows.max(rows.columns);
         if u32::try_from(most).is_err() {
             return Err(Error::argument(
@@ -405,8 +430,10 @@ pub(super) fn expect_extents<T: Item>(
 mod tests {
     use super::*;
 
+    /// With strides in bytes.
     fn place(start: u64, extents: (u64, u64), strides: (u64, u64)) -> Place {
         let bytes = (extents.0 - 1) * strides.0 + (extents.1 - 1) * strides.1 + 4;
+        let (extents, strides) = ([extents.0, extents.1], [strides.0 / 4, strides.1 / 4]);
         Place { name: "x", start, bytes, width: 4, extents, strides }
     }
 
@@ -427,9 +454,9 @@ mod tests {
     #[test]
     fn nothing_that_overlaps_is_let_through() {
         let addresses = |p: &Place| {
-            let rows = 0..p.extents.0;
-            rows.flat_map(|i| (0..p.extents.1).map(move |j| (i, j)))
-                .map(|(i, j)| p.start + i * p.strides.0 + j * p.strides.1)
+            let rows = 0..p.extents[0];
+            rows.flat_map(|i| (0..p.extents[1]).map(move |j| (i, j)))
+                .map(|(i, j)| p.start + 4 * (i * p.strides[0] + j * p.strides[1]))
                 .collect::<Vec<_>>()
         };
         let all: Vec<Place> =

@@ -3,7 +3,7 @@
 use tilewright::device::Device;
 use tilewright::kernels::gemm::epilogue::Binary;
 use tilewright::ops::{
-    Arg, CrossEntropy, Dropout, Elementwise, Error, LayerNorm, Quantise, Reduce, RmsNorm, Rope, Rows,
+    Arg, CrossEntropy, Dropout, Elementwise, Error, Glu, LayerNorm, Quantise, Reduce, RmsNorm, Rope, Rows,
     Softmax, TopK, embedding, permute, transpose,
 };
 
@@ -132,4 +132,54 @@ fn halves_of_one_matrix_are_apart() {
     assert_eq!(x.to_vec().unwrap(), expected);
     let found = Softmax::new().run(&device, both.columns(0..4), both.columns(3..7)).unwrap_err();
     assert!(found.to_string().contains("shares with `x`"));
+}
+
+#[test]
+fn parts_that_a_matrix_does_not_have_are_refused() {
+    let device = Device::cpu();
+    let (x, y) = (device.upload(&[1.0f32; 40]).unwrap(), device.alloc::<f32>(40).unwrap());
+    let (a, b) = (Rows::new(&x, 4, 10), Rows::new(&y, 4, 10));
+    let softmax = Softmax::new();
+    says(
+        softmax.run(&device, a.rows(0..3).columns(5..15), b.rows(0..3)),
+        "`x`: found columns 5..15, expected a range of the 10 columns that there are; check its ends",
+    );
+    #[allow(clippy::reversed_empty_ranges)]
+    let none = 7..3;
+    says(
+        softmax.run(&device, a.columns(none.clone()), b.columns(0..0)),
+        "`x`: found columns 7..3, expected a range of the 10 columns that there are; check its ends",
+    );
+    says(
+        softmax.run(
+            &device,
+            a.columns(0..5),
+            Rows::new(&y, 4, 5).stride(8).rows(1..5).transposed().transposed(),
+        ),
+        "`y`: found rows 1..5, expected a range of the 4 rows that there are; check its ends",
+    );
+    // The first is named, whatever is made of it.
+    says(
+        softmax.run(&device, a.rows(3..8).columns(none), b),
+        "`x`: found rows 3..8, expected a range of the 4 rows that there are; check its ends",
+    );
+    softmax.run(&device, a.columns(10..10), b.columns(3..3)).unwrap();
+}
+
+#[test]
+fn parts_of_one_matrix_do_not_share_memory_turned_or_not() {
+    for device in [Device::cpu(), Device::simulator()] {
+        let x = device.upload(&[0.5f32; 5 * 6]).unwrap();
+        let all = Rows::new(&x, 5, 6);
+        let [gate, up, y] = [0..2, 2..4, 4..6].map(|columns| all.columns(columns));
+        Glu::swi().run(&device, gate, up, y).unwrap();
+        Glu::swi().run(&device, gate.transposed(), up.transposed(), y.transposed()).unwrap();
+        let wide = all.columns(3..6).transposed();
+        let error =
+            Glu::swi().run(&device, all.columns(0..3).transposed(), wide, all.columns(1..4).transposed());
+        says(
+            error,
+            "`y`: found memory that it shares with `gate`, expected memory of its own or exactly the same; allocate another buffer",
+        );
+    }
 }

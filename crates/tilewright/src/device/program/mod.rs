@@ -20,6 +20,7 @@ use tilewright_tile::interp::{self, Argument as Interpreted};
 use super::value::{Memory, Number, Passed};
 use super::{Argument, Device, DeviceError, DeviceKind, Dim3, Report, TensorMap, kernel, reach};
 use facts::{EXACT, Key};
+pub(crate) use overlap::{apart, is_injective};
 use slot::{Slot, SlotKind};
 pub use variants::Variant;
 use variants::{Entry, MapPlan, Source, Variants};

@@ -45,7 +45,7 @@ pub(super) fn check(slots: &[Slot], passed: &[Passed<'_>]) -> Result<(), Shared>
 }
 
 /// Whether every element has its own place, as it is if each stride is longer than all that lies within.
-fn is_injective(axes: impl Iterator<Item = (u64, u64)>) -> bool {
+pub(crate) fn is_injective(axes: impl Iterator<Item = (u64, u64)>) -> bool {
     let mut sorted = [(0, 1); RANK];
     for (to, (extent, stride)) in sorted.iter_mut().zip(axes.filter(|&(extent, _)| extent > 1)) {
         *to = (stride, extent);
@@ -82,20 +82,23 @@ fn overlap(a: &Tensor<'_>, b: &Tensor<'_>) -> bool {
     if a.element != b.element || a.rank != b.rank || !distance.is_multiple_of(width) {
         return true;
     }
-    !apart(a, b, distance / width)
+    !apart((a.extents, a.strides), (b.extents, b.strides), distance / width)
 }
 
-/// Whether two views of one tensor are different parts of it: columns beside columns, say. The second begins so many elements after the
-/// first.
-fn apart(a: &Tensor<'_>, b: &Tensor<'_>, distance: u64) -> bool {
+/// Extents, and strides in elements.
+type Axes<const N: usize> = ([u64; N], [u64; N]);
+
+/// Whether two views of one tensor, neither of them empty, are different parts of it: columns beside columns, say. The second begins so many
+/// elements after the first.
+pub(crate) fn apart<const N: usize>(a: Axes<N>, b: Axes<N>, distance: u64) -> bool {
     // The axes that matter to either, with the stride that both have: longest first.
-    let mut axes = [(0, 1, 1); RANK];
+    let mut axes = [(0, 1, 1); N];
     for (axis, of_both) in axes.iter_mut().enumerate() {
-        let (first, second) = (a.extents[axis], b.extents[axis]);
+        let (first, second) = (a.0[axis], b.0[axis]);
         *of_both = match (first > 1, second > 1) {
-            (true, true) if a.strides[axis] != b.strides[axis] => return false,
-            (true, _) => (a.strides[axis], first, second),
-            (false, true) => (b.strides[axis], first, second),
+            (true, true) if a.1[axis] != b.1[axis] => return false,
+            (true, _) => (a.1[axis], first, second),
+            (false, true) => (b.1[axis], first, second),
             (false, false) => (0, 1, 1),
         };
     }
@@ -106,7 +109,7 @@ fn apart(a: &Tensor<'_>, b: &Tensor<'_>, distance: u64) -> bool {
         return true;
     }
     // How far the second begins along each axis.
-    let (mut left, mut steps) = (distance, [0; RANK]);
+    let (mut left, mut steps) = (distance, [0; N]);
     for (step, &(stride, ..)) in steps.iter_mut().zip(&axes).filter(|(_, axis)| axis.0 > 0) {
         (*step, left) = (left / stride, left % stride);
     }
