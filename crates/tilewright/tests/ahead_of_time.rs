@@ -230,8 +230,8 @@ fn kernels_for_threads_and_products_are_recorded_too() {
     let error = device.compile(&vector_add::stage::<f32>(128).unwrap()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "kernel `vector_add` for sm_90a is in no pack of the device, and nothing else was allowed: found no compiled code, \
-         expected a pack with it; do the same on a `Recorder` and write what it keeps"
+        "kernel `vector_add` for sm_90a is in no pack of the device, and nothing else was allowed: found one of that \
+         name that is staged with other types or settings, expected a pack with it; do the same on a `Recorder` and write what it keeps"
     );
     // By name as well, because there is one of the name.
     assert!(device.load_packed(&pack(record(|device| drop(work(device)))), "vector_add").is_ok());

@@ -186,7 +186,8 @@ pub enum InterpError {
     },
     /// Too many steps.
     #[error(
-        "{site} was reached after {limit} steps; raise the limit with `Program::steps` if the kernel is meant to run that long"
+        "{site} was reached after {limit} steps, which is taken for a loop without end; a kernel that is meant to run that long takes a GPU, \
+         or the interpreter by itself with `interp::Program::steps`"
     )]
     Endless {
         /// Which op.

@@ -38,6 +38,7 @@ impl Device {
                 kernel: kernel.name().to_owned(),
                 arch: self.arch(),
                 facts: facts_text(facts.unwrap_or_default()),
+                found: shared.packs.nearest(kernel),
             });
         }
         let build = compile(kernel, facts, compiler)?;

@@ -206,7 +206,7 @@ pub enum DeviceError {
     },
     /// A kernel that would have to be compiled, on a device that must not.
     #[error(
-        "kernel `{kernel}` for {arch}{} is in no pack of the device, and nothing else was allowed: found no compiled code, expected a pack \
+        "kernel `{kernel}` for {arch}{} is in no pack of the device, and nothing else was allowed: found {found}, expected a pack \
          with it; do the same on a `Recorder` and write what it keeps",
         of(facts)
     )]
@@ -217,6 +217,8 @@ pub enum DeviceError {
         arch: Arch,
         /// What is true of its arguments.
         facts: String,
+        /// What packs have that comes nearest.
+        found: &'static str,
     },
     /// More memory than can be.
     #[error("found {len} elements of type {element}, expected what fits into the memory of the device")]

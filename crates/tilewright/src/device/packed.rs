@@ -87,6 +87,20 @@ impl Packs {
         let facts = facts_of(variant.facts).unwrap_or_default();
         Ok(Some(Found { kernel, facts, maps, resident: variant.resident }))
     }
+
+    /// What the packs have that comes nearest to a kernel that they do not have.
+    pub(super) fn nearest(&self, kernel: &tilewright_lang::Kernel) -> &'static str {
+        let packs = self.packs.read().unwrap_or_else(PoisonError::into_inner);
+        let has = |is: &dyn Fn(&PackedKernelRef<'_>) -> bool| packs.iter().any(|pack| pack.kernels().any(is));
+        let source = source(kernel);
+        if has(&|packed| packed.source == Some(source)) {
+            "it for other arguments or chips"
+        } else if has(&|packed| packed.name == kernel.name()) {
+            "one of that name that is staged with other types or settings"
+        } else {
+            "none of that name"
+        }
+    }
 }
 
 /// What a kernel is, whatever its file and lines.
