@@ -74,7 +74,7 @@ impl AssemblerError {
         match self {
             AssemblerError::Refused { .. } => "this is a fault of the generated PTX; please report it".into(),
             _ => format!(
-                "only tests of kernels need it: `pip install nvidia-cuda-nvcc` and set {VARIABLE} to the ptxas in it"
+                "only tests of kernels and machine code in packs need it: `pip install nvidia-cuda-nvcc` and set {VARIABLE} to the ptxas in it"
             ),
         }
     }

@@ -19,6 +19,7 @@ fn main() {
         Trial::test("a_kernel_keeps_what_its_launch_needs", a_kernel_keeps_what_its_launch_needs),
         Trial::test("operators_need_no_compiler", operators_need_no_compiler),
         Trial::test("what_cannot_be_packed_is_said", what_cannot_be_packed_is_said),
+        Trial::test("all_operators_are_those_that_there_are", all_operators_are_those_that_there_are),
         Trial::test("with_an_assembler_there_is_machine_code", with_an_assembler_there_is_machine_code)
             .with_ignored_flag(ignored),
     ];
@@ -108,6 +109,37 @@ fn operators_need_no_compiler() -> Result<(), Failed> {
     ensure(error.to_string().contains("softmax (PTX for sm_90"), &error)
 }
 
+/// Rows that cannot be turned in pairs leave out what turns them, and nothing else.
+fn all_operators_are_those_that_there_are() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("kernels.pack");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.args([
+        "compile",
+        "--ops",
+        "all",
+        "--columns",
+        "33",
+        "--types",
+        "f32",
+        "--arch",
+        "sm_80",
+        "--cubin=never",
+    ]);
+    let output = command.arg("--pack").arg(&file).output()?;
+    let (said, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure(output.status.success(), &error)?;
+    let left_out: Vec<&str> = said.lines().filter(|line| line.starts_with("left out: ")).collect();
+    ensure(left_out.len() == 1 && left_out[0].contains("rope of 33 columns of f32: `rotary`"), &said)?;
+    let bytes = std::fs::read(&file)?;
+    let pack = Pack::parse(&bytes)?;
+    ensure(pack.kernels().any(|kernel| kernel.name.contains("softmax")), "no softmax")?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.args(["compile", "--ops", "all", "--columns", "64", "--types", "u8", "--pack"]).arg(&file);
+    let error = String::from_utf8_lossy(&command.output()?.stderr).into_owned();
+    ensure(error.contains("f32, f16 or bf16"), error)
+}
+
 fn what_cannot_be_packed_is_said() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("kernels.pack");
@@ -131,9 +163,13 @@ fn what_cannot_be_packed_is_said() -> Result<(), Failed> {
         2,
         "rope of 63 columns of f32: `rotary`",
     )?;
+    refused(compile(&["--ops", "all", "--columns", "64,0"], &file)?, 2, "--columns: found 0")?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
     command.args(["compile", "vector_add", "--cubin", "--pack"]).arg(&file);
     refused(command.env(VARIABLE, "/no/such/ptxas").output()?, 1, "/no/such/ptxas")?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+    command.args(["compile", "vector_add", "--cubin", "--pack"]).arg(&file);
+    refused(command.env(VARIABLE, "/no/such/ptxas").output()?, 1, "or leave out `--cubin`")?;
     ensure(!file.exists(), "half a pack was written")?;
     std::fs::write(&file, "something else")?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));

@@ -59,7 +59,8 @@ pub(super) struct Options {
           num_args = 0..=1, require_equals = true, requires = "pack")]
     cubin: Cubin,
 
-    /// Put operators of the library into the pack, as `tilewright::ops` launches them on dense matrices; `all` are all
+    /// Put operators of the library into the pack, as `tilewright::ops` launches them on dense matrices; `all` are all that
+    /// there are for such columns and types
     #[arg(long, value_name = "OPERATOR", value_delimiter = ',', requires_all = ["pack", "columns"])]
     ops: Vec<String>,
 
@@ -123,9 +124,13 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     }
     let compiler = |arch| Compiler::new(arch).optimise(!options.no_passes).line_info(options.line_info);
     if let Some(path) = &options.pack {
+        if options.columns.contains(&0) {
+            return Err(Failure::input("--columns: found 0, expected at least 1; give the lengths of rows"));
+        }
         let wishes = pack::Wishes {
             kernels: &options.kernels,
             operators: pack::operators(&options.ops)?,
+            all_operators: options.ops.iter().any(|name| name == "all"),
             columns: &options.columns,
             types: &options.types,
             any_tensor: options.any_tensor,

@@ -59,7 +59,10 @@ impl Operator {
             let found = element.to_string();
             return Err(Error::argument("the type", found, "f32, f16 or bf16", "convert to one of these"));
         };
-        let rows = ELEMENTS.div_ceil(columns.max(1)).next_multiple_of(ROWS);
+        if columns == 0 {
+            return Err(Error::argument("columns", "0", "at least 1", "give the length of rows"));
+        }
+        let rows = ELEMENTS.div_ceil(columns).next_multiple_of(ROWS);
         for rows in [rows, rows + 1] {
             (self.calls[at])(&Stage { device, rows, columns })?;
         }

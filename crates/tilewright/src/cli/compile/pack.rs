@@ -10,7 +10,7 @@ use tilewright::cuda::{Pack, PackBuilder};
 use tilewright::device::Recorder;
 use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::TESTED;
-use tilewright::ops::{OPERATORS, Operator};
+use tilewright::ops::{Error, OPERATORS, Operator};
 use tilewright_ptxas::{Assembler, AssemblerError};
 
 use super::super::{Failure, bytes, table};
@@ -20,6 +20,8 @@ use super::{Cubin, choose, stage};
 pub(super) struct Wishes<'a> {
     pub(super) kernels: &'a [String],
     pub(super) operators: Vec<&'static Operator>,
+    /// Whether they are all, so that those which do not exist for some columns or type are left out.
+    pub(super) all_operators: bool,
     pub(super) columns: &'a [usize],
     pub(super) types: &'a [Element],
     /// Whether kernels on tiles are compiled for any strides and alignment as well.
@@ -75,16 +77,26 @@ pub(super) fn write(
     let mut recorders = Recorders { wishes, compiler, all: Vec::new() };
     kernels(wishes, &mut recorders)?;
     let archs = if wishes.archs.is_empty() { &TESTED[..] } else { wishes.archs };
+    let mut left_out = Vec::new();
     for operator in &wishes.operators {
         for &arch in archs {
             let device = recorders.of(arch).device();
             for (&element, &columns) in
                 wishes.types.iter().flat_map(|ty| wishes.columns.iter().map(move |n| (ty, n)))
             {
-                let name = operator.name;
-                let says =
-                    |error| Failure::input(format!("{name} of {columns} columns of {element}: {error}"));
-                operator.rehearse(device, element, columns).map_err(says)?;
+                let Err(error) = operator.rehearse(device, element, columns) else { continue };
+                let says = format!("{} of {columns} columns of {element}: {error}", operator.name);
+                // Who asks for all wants those that there are; a type that none is for is a mistake.
+                let absent = match &error {
+                    Error::Argument { argument, .. } => argument != "the type",
+                    error => matches!(error, Error::NoKernel { .. }),
+                };
+                if !(absent && wishes.all_operators) {
+                    return Err(Failure::input(says));
+                }
+                if !left_out.contains(&says) {
+                    left_out.push(says);
+                }
             }
         }
     }
@@ -104,6 +116,9 @@ pub(super) fn write(
     let written = pack.write();
     fs::write(path, &written).map_err(|error| Failure::file("writing", path, &error))?;
     let what = if assembler.is_some() { "PTX and machine code" } else { "PTX only: no assembler was used" };
+    for operator in left_out {
+        writeln!(out, "left out: {operator}")?;
+    }
     Ok(writeln!(out, "{}: {}, {what}", path.display(), bytes(written.len() as u64))?)
 }
 
@@ -138,7 +153,10 @@ fn assembler(cubin: Cubin) -> Result<Option<Assembler>, Failure> {
     match (cubin, Assembler::find()) {
         (Cubin::Never, _) | (Cubin::Auto, Err(_)) => Ok(None),
         (_, Ok(assembler)) => Ok(Some(assembler)),
-        (Cubin::Always, Err(error)) => Err(Failure::Machine(format!("{error}; {}", error.remedy()))),
+        (Cubin::Always, Err(error)) => {
+            let remedy = error.remedy();
+            Err(Failure::Machine(format!("{error}; {remedy}, or leave out `--cubin` for a pack of PTX")))
+        }
     }
 }
 
