@@ -1,5 +1,7 @@
 //! What passes share: the list of remarks.
 
+use std::fmt;
+
 use tilewright_ir::{Func, Loc};
 
 /// Whether a remark tells of something done or of something that could not be done.
@@ -11,7 +13,34 @@ pub enum RemarkKind {
     Missed,
 }
 
-/// What a pass has to say about a place in the program.
+impl fmt::Display for RemarkKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RemarkKind::Applied => "applied",
+            RemarkKind::Missed => "missed",
+        })
+    }
+}
+
+/// What a pass has to say about a place in the program. It prints as one line.
+///
+/// ```
+/// use tilewright_ir::Loc;
+/// use tilewright_passes::{Remark, RemarkKind};
+///
+/// let remark = Remark {
+///     pass: "licm",
+///     func: "softmax".to_owned(),
+///     loc: Loc::NONE,
+///     location: Some("src/softmax.rs:7:9".to_owned()),
+///     kind: RemarkKind::Missed,
+///     message: "a load stays in the loop, which stores".to_owned(),
+/// };
+/// assert_eq!(
+///     remark.to_string(),
+///     "src/softmax.rs:7:9: licm of `softmax`, missed: a load stays in the loop, which stores"
+/// );
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
     /// The pass.
@@ -26,6 +55,15 @@ pub struct Remark {
     pub kind: RemarkKind,
     /// One line for people.
     pub message: String,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(location) = &self.location {
+            write!(f, "{location}: ")?;
+        }
+        write!(f, "{} of `{}`, {}: {}", self.pass, self.func, self.kind, self.message)
+    }
 }
 
 /// What a pass is given besides the function.

@@ -37,6 +37,19 @@ factors! {
 ///
 /// Products are exact and summed in the type of `acc`, in an order that the compiler chooses: a loop that does nothing but add them up may run
 /// from its end. f32 factors are not rounded; with [`dot_tf32`] they may be.
+///
+/// ```
+/// use tilewright_lang::tile::prelude::*;
+///
+/// /// The square of a matrix of 64 x 64, in one go.
+/// #[kernel]
+/// fn square(x: View<bf16, 2>, y: View<f32, 2>) {
+///     let x = x.tile([64, 64]).at((0, 0)).load();
+///     y.tile([64, 64]).at((0, 0)).store(dot(x, x, Tile::zeros([64, 64])));
+/// }
+/// assert!(square::stage()?.ir().contains("dot"));
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 #[must_use]
 #[track_caller]
 pub fn dot<A: Factor<B, C>, B: Element, C: Element>(a: Tile<A>, b: Tile<B>, acc: Tile<C>) -> Tile<C> {

@@ -453,12 +453,33 @@ impl Device {
     ///
     /// A kernel is known by its staged form, which depends on nothing but what it does: the pack need not be made by the same program. What a
     /// device has compiled already stays.
+    ///
+    /// ```no_run
+    /// use tilewright::{cuda::Pack, device::Device};
+    /// # const BYTES: &[u8] = &[];
+    /// // const BYTES: &[u8] = include_bytes!("ops.pack"); // by `tilewright compile --pack ops.pack --ops softmax --columns 4096`
+    /// let device = Device::best();
+    /// device.add_pack(Pack::parse(BYTES)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn add_pack(&self, pack: Pack<'static>) {
         self.shared.packs.add(pack);
     }
 
     /// Whether what is in no [pack](Device::add_pack) of this device is an error that names it, rather than compiled. The CPU goes on
     /// interpreting kernels on tiles.
+    ///
+    /// ```
+    /// use tilewright::ops::Softmax;
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::simulator();
+    /// device.only_packed(true);
+    /// let x = device.upload(&[1.0f32; 256])?;
+    /// let error = Softmax::new().run(&device, &x, &x).unwrap_err().to_string();
+    /// assert!(error.starts_with("kernel `softmax` for sm_90a") && error.contains("is in no pack of the device"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn only_packed(&self, only: bool) {
         self.shared.packs.set_only(only);
     }

@@ -169,6 +169,18 @@ impl Quantise {
 
 /// The numbers that `q` stands for: `y = q * scale`, with a scale for each row or one for all.
 ///
+/// ```
+/// use tilewright::ops::{Rows, dequantise};
+/// use tilewright::prelude::*;
+///
+/// let device = Device::cpu();
+/// let q = device.upload(&[1i8, -2, 100, 50])?; // 2 x 2
+/// let (scales, y) = (device.upload(&[0.5f32, 0.01])?, device.alloc::<f32>(4)?);
+/// dequantise(&device, Rows::new(&q, 2, 2), &scales, Rows::new(&y, 2, 2))?;
+/// assert_eq!(y.to_vec()?, [0.5, -1.0, 1.0, 0.5]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// If the operands do not fit together, or the device fails.
 pub fn dequantise<'r, Q: QuantItem, T: FloatItem>(
