@@ -3,6 +3,8 @@
 //! `y = (x - mean) * rsqrt(variance + epsilon) * weight + bias` for each row, with the variance as the mean of `(x - mean)^2`.
 //!
 //! * NaN or infinity in a row makes the row NaN. A row of equal numbers is `bias` where `epsilon` is above zero.
+//! * Kernels square in f32: where numbers are farther than about 1e19 from the mean the variance is infinite, and the row becomes `bias`. The
+//!   CPU squares in f64, which is right for all.
 //! * No rows: nothing is written but gradients of weights and biases, which are 0. No columns: nothing is written.
 //!
 //! Works in place: `y` may be exactly `x`, and `dx` exactly `x` or `dy`.

@@ -5,6 +5,8 @@
 //! * The sum `x + residual` is kept in f32 for the norm, and rounded once where it is stored.
 //! * NaN in a row makes the row NaN; so does infinity, whose row is 0 elsewhere. A row of zeros stays zero where `epsilon` is above
 //!   zero.
+//! * Kernels square in f32: where numbers are beyond about 1e19 the mean of squares is infinite, and finite numbers become 0. The CPU squares
+//!   in f64, which is right for all.
 //! * Quantised rows have a scale each, as [`Quantise`](super::Quantise) describes.
 //! * No rows: nothing is written but gradients of weights, which are 0. No columns: nothing is written, but for scales, which are 1.
 //!

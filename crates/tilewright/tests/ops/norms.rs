@@ -260,3 +260,18 @@ fn weights_and_biases_may_be_given_one_after_the_other() {
         assert_eq!(y.to_vec().unwrap(), [-1.5, 3.25, 2.5, -2.75]);
     }
 }
+
+/// As the documentation says: kernels square in f32.
+#[test]
+fn squares_beyond_f32() {
+    let of = |device: &Device| {
+        let x = device.upload(&[1e20f32, -1e20]).unwrap();
+        let (rms, layer) = (device.alloc::<f32>(2).unwrap(), device.alloc::<f32>(2).unwrap());
+        RmsNorm::new(EPSILON).run(device, &x, &rms).unwrap();
+        let bias = device.upload(&[0.5f32, 0.25]).unwrap();
+        LayerNorm::new(EPSILON).bias(&bias).run(device, &x, &layer).unwrap();
+        (rms.to_vec().unwrap(), layer.to_vec().unwrap())
+    };
+    assert_eq!(of(&Device::cpu()), (vec![1.0, -1.0], vec![1.5, -0.75]));
+    assert_eq!(of(&Device::simulator()), (vec![0.0, 0.0], vec![0.5, 0.25]));
+}
