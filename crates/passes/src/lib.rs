@@ -28,8 +28,8 @@
 //! ```
 //!
 //! Contract: passes take IR that the verifier accepts, and panic or produce nonsense on anything else; a pipeline with
-//! [`Options::verify`] checks its input too. A pass never changes what a program computes. Programs may not depend on which NaN a float op gives, nor on `poison`,
-//! nor on an integer division by zero; everything else is kept bit by bit. [`interp`] executes scalar functions, so that tests can
+//! [`Options::verify`] checks its input too. A pass never changes what a program computes. Programs may not depend on which NaN a float op gives, nor on `poison`;
+//! an integer division by zero is left to the hardware, and everything else is kept bit by bit. [`interp`] executes scalar functions, so that tests can
 //! hold passes to this.
 //!
 //! Limits: memory is told apart by address space only; there is no alias analysis.
