@@ -298,3 +298,48 @@ fn long_rows_of_operators() {
     assert_eq!((&cpu.1, &cpu.2, &cpu.3, &cpu.4), (&simulated.1, &simulated.2, &simulated.3, &simulated.4));
     near(&[cpu.0, simulated.0], 2e-3);
 }
+
+/// Kernels that take parts of rows do the same whichever axis of the grid has the tiles of a row: very long rows have them along the first.
+#[test]
+fn tiles_of_a_row_along_either_axis() {
+    let machine = machine();
+    let x = machine
+        .upload(&normals(3, ROWS * COLUMNS, 2.0).into_iter().map(f32::of).collect::<Vec<_>>())
+        .unwrap();
+    let up = machine
+        .upload(&normals(4, ROWS * COLUMNS, 2.0).into_iter().map(f32::of).collect::<Vec<_>>())
+        .unwrap();
+    let scales = machine.upload(&[0.1f32, 0.2, 0.3, 0.4, 0.5]).unwrap();
+    let indices = machine.upload(&[4i32, 0, -1, 2, 7]).unwrap();
+    let of = |turned: bool| {
+        let tiling = ops::Tiling { shape: [2, WIDTH], turned };
+        let single = ops::Tiling { shape: [1, WIDTH], turned };
+        let (x, up, column) = (x.view(ALL), up.view(ALL), [ROWS, 1]);
+        let launch = |tiling: ops::Tiling, kernel: Result<Kernel, LangError>, arguments: &[&dyn Argument]| {
+            let [first, second] = tiling.programs((ROWS, COLUMNS));
+            let program = machine.program(&kernel.unwrap()).unwrap();
+            program.launch([first, second, 1], arguments).unwrap().expect_clean().unwrap();
+        };
+        let y = [(); 5].map(|()| machine.alloc_zeroed::<f32>(ROWS * COLUMNS).unwrap());
+        let [glu, embedded, dropped, back, turned] = &y;
+        let q = machine.alloc_zeroed::<i8>(ROWS * COLUMNS).unwrap();
+        launch(
+            tiling,
+            ops::glu::stage::<f32, f32>(ops::Activation::Silu, tiling),
+            &[&x, &up, &glu.view(ALL)],
+        );
+        let kernel = ops::embedding::stage::<f32, i32>(single);
+        launch(single, kernel, &[&x, &indices.view(column), &embedded.view(ALL)]);
+        let kernel = ops::dropout::stage::<f32, f32>(tiling);
+        launch(tiling, kernel, &[&x, &dropped.view(ALL), &2.0f32, &(1u64 << 31), &3u64, &4u64]);
+        let kernel = ops::quantise_by::stage::<f32, i8>(false, tiling);
+        launch(tiling, kernel, &[&x, &scales.view(column), &q.view(ALL), &127.0f32]);
+        let kernel = ops::dequantise::stage::<i8, f32>(tiling);
+        launch(tiling, kernel, &[&q.view(ALL), &scales.view(column), &back.view(ALL)]);
+        launch(tiling, ops::transpose::stage::<f32>(tiling), &[&x, &turned.view([COLUMNS, ROWS])]);
+        y.map(|y| y.to_vec().unwrap())
+    };
+    let (usual, other) = (of(false), of(true));
+    assert!(usual.iter().all(|y| y.iter().any(|y| *y != 0.0)));
+    assert_eq!(usual, other);
+}
