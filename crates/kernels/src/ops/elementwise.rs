@@ -104,13 +104,19 @@ pub enum Activation {
 const ROOT: f32 = 0.797_884_6;
 /// Of the cube, in the approximation of `gelu` by `tanh`.
 const CUBE: f32 = 0.044_715;
-/// From here on all slopes are 0 or 1 in f32.
+/// From here on all slopes are 0 or 1 in f32, and functions their number or 0.
 const FAR: f32 = 200.0;
 
-/// The normal distribution, which `gelu` multiplies its number by.
+/// The value of a function that is its number, far out to the right.
 #[device]
-fn distribution(x: Tile<f32>) -> Tile<f32> {
-    select(x.abs() < 1e-30f32, 0.5f32, x.gelu() / x)
+fn unless_far(x: Tile<f32>, value: Tile<f32>) -> Tile<f32> {
+    select(x > FAR, x, value)
+}
+
+/// The normal distribution of numbers, of which `gelu` is known.
+#[device]
+fn distribution(x: Tile<f32>, gelu: Tile<f32>) -> Tile<f32> {
+    select(x.abs() < 1e-30f32, 0.5f32, gelu * x.recip_fast())
 }
 
 impl Activation {
@@ -122,26 +128,30 @@ impl Activation {
         }
     }
 
-    fn slope(self, x: Tile<f32>) -> Tile<f32> {
+    /// The function and its slope.
+    fn value_and_slope(self, x: Tile<f32>) -> (Tile<f32>, Tile<f32>) {
         // Farther out slopes are what they tend to, but infinity times zero is not.
-        let x = x.map(|x: Val<f32>| x.max_nan(-FAR).min_nan(FAR));
-        match self {
+        let near = x.map(|x: Val<f32>| x.max_nan(-FAR).min_nan(FAR));
+        let value = self.value(near);
+        let slope = match self {
             Activation::Silu => {
-                let s = x.sigmoid();
-                s * (x * (1.0f32 - s) + 1.0f32)
+                let s = near.sigmoid();
+                s * (near * (1.0f32 - s) + 1.0f32)
             }
             Activation::Gelu => {
-                let density = (x * x * -0.5f32).exp() * (ROOT / 2.0);
-                // One plus the error function, halved, which loses no digits where that is close to minus one.
-                distribution(x) + x * density
+                let density = (near * near * -0.5f32).exp() * (ROOT / 2.0);
+                // The normal distribution is what `gelu` multiplies its number by; one plus the error function would lose its digits where
+                // that is close to minus one.
+                distribution(near, value) + near * density
             }
             Activation::GeluTanh => {
                 // One plus the hyperbolic tangent, halved.
-                let s = ((x * x * x * CUBE + x) * (2.0 * ROOT)).sigmoid();
-                let inner = (x * x * (3.0 * CUBE) + 1.0f32) * (2.0 * ROOT);
-                s + x * s * (1.0f32 - s) * inner
+                let s = ((near * near * near * CUBE + near) * (2.0 * ROOT)).sigmoid();
+                let inner = (near * near * (3.0 * CUBE) + 1.0f32) * (2.0 * ROOT);
+                s + near * s * (1.0f32 - s) * inner
             }
-        }
+        };
+        (unless_far(x, value), slope)
     }
 }
 
@@ -173,8 +183,9 @@ pub fn glu_backward<T: Float, U: Float>(
     let gate = tiling.mine(gate).load().cast::<f32>();
     let up = tiling.mine(up).load().cast::<f32>();
     let dy = tiling.mine(dy).load().cast::<f32>();
-    tiling.mine(dgate).store((dy * up * activation.slope(gate)).cast());
-    tiling.mine(dup).store((dy * activation.value(gate)).cast());
+    let (value, slope) = activation.value_and_slope(gate);
+    tiling.mine(dgate).store((dy * up * slope).cast());
+    tiling.mine(dup).store((dy * value).cast());
 }
 
 /// The same numbers in another type, through f32.

@@ -41,14 +41,12 @@ pub(super) fn combine<I: Tiles>(
     results.map_or(tiles, |results| I::of_ids(&results))
 }
 
+/// From two elements one, each of as many values as there are tiles.
+type Combiner<'f> = &'f mut dyn FnMut(&[Value], &[Value]) -> Vec<Value>;
+
 /// Apart from the types of `combine`, so that it is compiled once. None after a mistake.
 #[track_caller]
-fn combine_once(
-    mut ids: Vec<Value>,
-    axis: i32,
-    direction: Direction,
-    f: &mut dyn FnMut(&[Value], &[Value]) -> Vec<Value>,
-) -> Option<Vec<Value>> {
+fn combine_once(mut ids: Vec<Value>, axis: i32, direction: Direction, f: Combiner<'_>) -> Option<Vec<Value>> {
     trace::here();
     let shape = common_shape(&mut ids)?;
     let axis = axis_of(axis, shape.rank())?;
