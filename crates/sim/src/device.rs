@@ -553,7 +553,7 @@ impl Simulator {
             capacity: machine::capacity(
                 arch,
                 threads,
-                kernel.live_registers,
+                kernel.assembled_registers(arch),
                 shared,
                 blocks,
                 multiprocessors,
@@ -685,13 +685,14 @@ fn ops(program: &Program) -> impl Iterator<Item = OpInfo> + '_ {
 }
 
 fn facts(program: &Program, kernel: &Function, launch: &Launch, geometry: &Geometry) -> LaunchFacts {
+    let target = arch_of(program);
     LaunchFacts {
         grid: launch.grid,
         block: launch.block,
         cluster: geometry.explicit_cluster.then_some(geometry.cluster),
         static_shared_bytes: kernel.shared_bytes,
         dynamic_shared_bytes: launch.shared_bytes,
-        registers: kernel.live_registers,
-        target: arch_of(program),
+        registers: kernel.assembled_registers(target.max(Arch::SM_80)),
+        target,
     }
 }

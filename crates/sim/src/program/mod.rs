@@ -41,6 +41,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tilewright_hardware::{Arch, WARP};
 use tilewright_ptx::{Module, Target, Type, Version};
 
 pub use error::ProgramError;
@@ -247,6 +248,21 @@ pub struct Function {
 }
 
 impl Function {
+    /// Registers of a thread when the assembler is done, about: it keeps to what the directives leave, and spills.
+    pub fn assembled_registers(&self, arch: Arch) -> u32 {
+        let most = arch.limits().max_registers_per_thread;
+        let Limits { required_threads, max_threads, max_registers, min_blocks, .. } = &self.limits;
+        let fits = required_threads.or(*max_threads).map_or(most, |block| {
+            let threads =
+                block.iter().copied().fold(1, u32::saturating_mul).min(arch.limits().threads_per_block);
+            // Warps are dealt to four partitions, and registers to warps in units of eight for each thread.
+            let threads =
+                threads.max(1).next_multiple_of(4 * WARP).saturating_mul(min_blocks.unwrap_or(1).max(1));
+            arch.limits().registers_per_sm / threads / 8 * 8
+        });
+        self.live_registers.min(max_registers.unwrap_or(most)).min(fits.max(8)).min(most)
+    }
+
     /// The text of the statement that an op comes from, without comments and in one line.
     pub fn instruction_text(&self, pc: Pc) -> String {
         /// Longer statements are cut.

@@ -1,5 +1,7 @@
 //! Parameters and variables: where they lie, and what they start with.
 
+use tilewright_hardware::Arch;
+
 use super::super::{Kind, MemorySpace, Program, Space, Src, window};
 use super::{kernel, module};
 
@@ -217,6 +219,28 @@ fn limits_of_launches() {
     assert_eq!(limits.max_threads, Some([128, 1, 1]));
     assert_eq!(limits.required_cluster, Some([2, 1, 1]));
     assert_eq!((limits.min_blocks, limits.max_registers, limits.explicit_cluster), (Some(2), Some(64), true));
+}
+
+#[test]
+fn the_assembler_keeps_to_the_registers_that_directives_leave() {
+    let used = |directives: &str| {
+        let mut program = decoded(&format!(".entry k() {directives} {{ ret; }}"));
+        program.functions[0].live_registers = 500;
+        program.functions[0].assembled_registers(Arch::SM_90A)
+    };
+    for (directives, expected) in [
+        ("", 255),
+        (".reqntid 128", 255),
+        (".reqntid 384", 168),
+        (".maxntid 32, 12", 168),
+        // Thirteen warps are four in one of the partitions.
+        (".reqntid 416", 128),
+        (".reqntid 1024", 64),
+        (".reqntid 128 .minnctapersm 4", 128),
+        (".reqntid 384 .maxnreg 40", 40),
+    ] {
+        assert_eq!(used(directives), expected, "{directives}");
+    }
 }
 
 #[test]
