@@ -590,3 +590,33 @@ fn eight_bit_floats_are_scaled() {
         assert_eq!(d.to_vec().unwrap(), expected, "{}", device.name());
     }
 }
+
+#[test]
+fn a_second_run_looks_at_names_and_types_again() {
+    for device in available() {
+        let epilogue = Epilogue::new().scale_columns("s", Element::F32).bias_per_column("t", Element::F32);
+        let plan = Gemm::new(2, 2, 1).element::<f32>().epilogue(epilogue).plan(&device).unwrap();
+        let (a, b) = (device.upload(&[3.0f32; 2]).unwrap(), device.upload(&[1.0f32; 2]).unwrap());
+        let (p, q) = (device.upload(&[2.0f32; 2]).unwrap(), device.upload(&[10.0f32; 2]).unwrap());
+        let d = device.alloc::<f32>(4).unwrap();
+        let base = || Arguments::new(&a, &b, &d);
+        for _ in 0..2 {
+            plan.run(&base().extra("s", &p).extra("t", &q)).unwrap();
+            assert_eq!(d.to_vec().unwrap(), [16.0; 4], "{}", device.name());
+            plan.run(&base().extra("t", &p).extra("s", &q)).unwrap();
+            assert_eq!(d.to_vec().unwrap(), [32.0; 4], "{}", device.name());
+            plan.run(&base().extra("s", &q).extra("t", &p)).unwrap();
+            assert_eq!(d.to_vec().unwrap(), [32.0; 4], "{}", device.name());
+            plan.run(&base().extra("t", &q).extra("s", &q)).unwrap();
+            assert_eq!(d.to_vec().unwrap(), [40.0; 4], "{}", device.name());
+        }
+        let error = refusal(plan.run(&base().extra("scale", &p).extra("t", &q)));
+        assert!(error.starts_with("operand `s`: found nothing"), "{error}");
+        let whole = DynBuffer::from(&p).reinterpreted(Element::I32);
+        let error = refusal(plan.run(&base().extra("s", &whole).extra("t", &q)));
+        assert!(error.starts_with("operand `s`: found a buffer of i32, expected a buffer of f32"), "{error}");
+        let whole = DynBuffer::from(&a).reinterpreted(Element::I32);
+        let error = refusal(plan.run(&Arguments::new(&whole, &b, &d).extra("s", &p).extra("t", &q)));
+        assert!(error.starts_with("A: found a buffer of i32"), "{error}");
+    }
+}

@@ -122,7 +122,8 @@ impl DynBuffer {
 
     /// Which memory it is, without keeping it.
     pub(crate) fn identity(&self) -> Identity {
-        Identity { memory: Arc::downgrade(&self.memory), offset: self.offset, bytes: self.bytes }
+        let (offset, bytes, element) = (self.offset, self.bytes, self.element);
+        Identity { memory: Arc::downgrade(&self.memory), offset, bytes, element }
     }
 }
 
@@ -131,18 +132,19 @@ pub(super) fn alignment(address: u64) -> u32 {
     1 << address.trailing_zeros().min(8)
 }
 
-/// A part of some memory that may be gone by now. Memory that comes later at the same address is not the same.
+/// A part of some memory that may be gone by now, and what it holds. Memory that comes later at the same address is not the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     memory: Weak<Memory>,
     offset: usize,
     bytes: u64,
+    element: Element,
 }
 
 impl Identity {
     /// Whether this buffer is what was meant.
     pub(crate) fn is(&self, buffer: &DynBuffer) -> bool {
-        (self.offset, self.bytes) == (buffer.offset, buffer.bytes)
+        (self.offset, self.bytes, self.element) == (buffer.offset, buffer.bytes, buffer.element)
             && std::ptr::eq(self.memory.as_ptr(), Arc::as_ptr(&buffer.memory))
     }
 

@@ -106,7 +106,12 @@ impl Arguments {
         self.extras.iter().find(|(known, _)| known == name).map(|(_, buffer)| buffer)
     }
 
-    /// All memory but the workspace, in an order that depends on the problem only.
+    /// The names of the operands of the epilogue, in the order in which they were given.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.extras.iter().map(|(name, _)| name)
+    }
+
+    /// All memory but the workspace; the operands of the epilogue last, in the order of their [names](Arguments::names).
     pub(super) fn memory(&self) -> impl Iterator<Item = &DynBuffer> + Clone {
         [&self.a, &self.b, &self.d]
             .into_iter()

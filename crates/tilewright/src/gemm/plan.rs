@@ -73,6 +73,8 @@ pub(super) struct Kernels {
 #[derive(Debug)]
 struct Remembered {
     memory: Vec<Identity>,
+    /// The names of the operands of the epilogue, in the order of their memory: the caller's.
+    names: Vec<String>,
     scalars: Vec<(String, f64)>,
     launches: Arc<Launches>,
 }
@@ -212,6 +214,7 @@ impl Plan {
         let all = memory(arguments, scratch);
         let same = |entry: &&Remembered| {
             entry.scalars == arguments.scalars
+                && entry.names.iter().eq(arguments.names())
                 && entry.memory.len() == all.clone().count()
                 && entry.memory.iter().zip(all.clone()).all(|(known, buffer)| known.is(buffer))
         };
@@ -229,6 +232,7 @@ impl Plan {
         let launches = Arc::new(Launches::new(device, recipe, &operands(problem, arguments, scratch))?);
         let entry = Remembered {
             memory: memory(arguments, scratch).map(DynBuffer::identity).collect(),
+            names: arguments.names().cloned().collect(),
             scalars: arguments.scalars.clone(),
             launches: launches.clone(),
         };
