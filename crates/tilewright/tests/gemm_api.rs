@@ -620,3 +620,22 @@ fn a_second_run_looks_at_names_and_types_again() {
         assert!(error.starts_with("A: found a buffer of i32"), "{error}");
     }
 }
+
+#[test]
+fn relu_keeps_nan() {
+    fn check<T: Sample, R: Sample>(device: &Device) {
+        let factors = [-2.0, 3.0, f64::NAN, f64::NEG_INFINITY].map(T::of);
+        let (a, b) = (device.upload(&factors).unwrap(), device.upload(&[T::of(1.0)]).unwrap());
+        let types = Types::of(T::ELEMENT).with_result(R::ELEMENT);
+        let d = Gemm::new(4, 1, 1).types(types).epilogue(Epilogue::new().relu()).run(device, &a, &b).unwrap();
+        let found: Vec<f64> = d.to_vec::<R>().unwrap().into_iter().map(Sample::value).collect();
+        assert!(found[2].is_nan(), "{} {}: {found:?}", T::ELEMENT, device.name());
+        assert_eq!([found[0], found[1], found[3]], [0.0, 3.0, 0.0], "{}", device.name());
+    }
+    for device in available() {
+        check::<f32, f32>(&device);
+        check::<f64, f64>(&device);
+        check::<bf16, bf16>(&device);
+        check::<bf16, f32>(&device);
+    }
+}

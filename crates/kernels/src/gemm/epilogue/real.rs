@@ -88,10 +88,10 @@ pub trait Real:
     #[must_use]
     fn gelu_tanh(self) -> Self;
 
-    /// The number, or zero instead of a negative one.
+    /// The number, or zero instead of a negative one. NaN stays what it is.
     #[must_use]
     fn relu(self) -> Self {
-        self.max(Self::of(0.0))
+        Self::choose(self.less(Self::of(0.0)), Self::of(0.0), self)
     }
 
     /// The number, or the nearer end of a range that it lies outside of.
@@ -231,6 +231,10 @@ impl Real for Fast {
     fn gelu_tanh(self) -> Fast {
         Fast(self.0.gelu_tanh_fast())
     }
+    #[track_caller]
+    fn relu(self) -> Fast {
+        Fast(self.0.max_nan(0.0))
+    }
 }
 
 impl Real for Val<f32> {
@@ -303,6 +307,10 @@ impl Real for Val<f32> {
     #[track_caller]
     fn gelu_tanh(self) -> Val<f32> {
         Val::<f32>::gelu_tanh(self)
+    }
+    #[track_caller]
+    fn relu(self) -> Val<f32> {
+        self.max_nan(0.0)
     }
 }
 
