@@ -639,3 +639,60 @@ fn relu_keeps_nan() {
         check::<bf16, f32>(&device);
     }
 }
+
+#[test]
+fn every_device_takes_the_same_types() {
+    use Element::{BF16, E4M3, F16, F32, I16, I64, TF32, U8, U16, U32, U64};
+    let bf16 = Types::of(BF16);
+    let refused = [
+        Types { b: F16, ..bf16 },
+        Types { a: F32, ..bf16 },
+        Types { b: E4M3, ..bf16 },
+        Types { b: TF32, ..bf16 },
+        Types { accumulate: F16, ..Types::of(F16) },
+        Types { accumulate: Element::F64, ..bf16 },
+        Types { accumulate: F32, ..Types::of(U8) },
+        Types { c: U64, ..bf16 },
+        bf16.with_result(U16),
+        bf16.with_result(U32),
+        bf16.with_result(U64),
+        bf16.with_result(I16),
+        bf16.with_result(I64),
+        Types::of(U64),
+    ];
+    for types in refused {
+        let message = |device: &Device| {
+            let gemm = Gemm::new(16, 16, 16).types(types).epilogue(Epilogue::linear());
+            refusal(gemm.plan(device))
+        };
+        let first = message(&Device::cpu());
+        assert!(first.contains("f16, bf16, f32, f64, e4m3, e5m2, i8, u8 or i32"), "{types:?}: {first}");
+        for device in available() {
+            assert_eq!(message(&device), first, "{}", device.name());
+        }
+    }
+    // Nobody looks at a C that is not read.
+    Gemm::new(16, 16, 16).types(Types { c: U64, ..bf16 }).plan(&Device::cpu()).unwrap();
+}
+
+#[test]
+fn every_factor_has_results_of_every_type() {
+    use Element::{BF16, E4M3, E5M2, F16, F32, F64, I8, I32, TF32, U8};
+    let device = Device::simulator();
+    let zeros = |element: Element| {
+        let bytes = device.upload(&[0u8; 16 * 8]).unwrap();
+        DynBuffer::from(&bytes).reinterpreted(element)
+    };
+    for factors in [BF16, TF32, F64, I8, E5M2] {
+        for result in [F16, BF16, F32, TF32, F64, E4M3, E5M2, I8, U8, I32] {
+            for epilogue in [Epilogue::identity(), Epilogue::linear()] {
+                let types = Types::of(factors).with_result(result);
+                let plan = Gemm::new(2, 4, 4).types(types).epilogue(epilogue.clone()).plan(&device).unwrap();
+                let in_memory = |element| zeros(Types::in_memory(element));
+                let arguments = Arguments::new(in_memory(factors), in_memory(factors), in_memory(result));
+                let arguments = if epilogue.reads_c() { arguments.c(in_memory(result)) } else { arguments };
+                plan.run(&arguments).unwrap_or_else(|error| panic!("{types:?}: {error}"));
+            }
+        }
+    }
+}

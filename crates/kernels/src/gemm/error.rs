@@ -20,6 +20,16 @@ pub enum GemmError {
         /// What there is.
         expected: String,
     },
+    /// A matrix of elements that no kernel reads.
+    #[error("matrix {matrix} has elements of {found}; expected {expected}")]
+    Elements {
+        /// Which matrix.
+        matrix: &'static str,
+        /// Of what it is.
+        found: &'static str,
+        /// What there is.
+        expected: &'static str,
+    },
     /// A description of a matrix that contradicts the problem.
     #[error("{matrix}: {what} is {found}, expected {expected}")]
     Matrix {

@@ -7,7 +7,8 @@ use tilewright_lang::{Argument, Element as LangElement};
 use super::problem::{Batching, Placement, Storage};
 use super::recipe::{Binding, Operand};
 
-/// Calls code with the Rust type of an element type that matrices have.
+/// Calls code with the Rust type of an element type that matrices have. Besides those named there are f32 and tf32, which is f32 in memory:
+/// problems of other types do not pass their check.
 macro_rules! with_element {
     ($element:expr, $T:ident => $code:expr) => {
         match $element {

@@ -135,6 +135,47 @@ pub enum Accumulation {
     Fast,
     /// Every 128 steps of k added to sums in f32.
     Promoted,
+    /// Whether there are kernels for them. This is the one table of types: the CPU computes exactly these too. Chips may have fewer.
+    ///
+    /// ```
+    /// use tilewright_hardware::Element::{BF16, F16, F32, U64};
+    /// use tilewright_kernels::gemm::Types;
+    ///
+    /// assert!(Types::of(BF16).with_result(F32).check(true).is_ok());
+    /// assert!(Types { b: F16, ..Types::of(BF16) }.check(true).is_err());
+    /// assert!(Types { c: U64, ..Types::of(BF16) }.check(true).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// If there are none. The type of C counts only where it is read.
+    pub fn check(&self, reads_c: bool) -> Result<(), GemmError> {
+        use Element::{BF16, E4M3, E5M2, F16, F32, F64, I8, I32, TF32, U8};
+        let Types { a, b, accumulate, c, d } = *self;
+        let factors = match (a, b) {
+            (F16, F16) | (BF16, BF16) | (F32 | TF32, F32 | TF32) | (E4M3 | E5M2, E4M3 | E5M2) => Some(F32),
+            (F64, F64) => Some(F64),
+            (I8 | U8, I8 | U8) => Some(I32),
+            _ => None,
+        };
+        let result = |element| matches!(element, F16 | BF16 | F32 | TF32 | F64 | E4M3 | E5M2 | I8 | U8 | I32);
+        if factors != Some(accumulate) || !result(d) {
+            return Err(GemmError::Types {
+                a: a.name(),
+                b: b.name(),
+                accumulate: accumulate.name(),
+                d: d.name(),
+                expected: format!(
+                    "factors are f16 or bf16 both, f32 or tf32, e4m3 or e5m2 (sums in f32), f64 (in f64), i8 or u8 (in i32); \
+                     results are {RESULTS}"
+                ),
+            });
+        }
+        if reads_c && !result(c) {
+            return Err(GemmError::Elements { matrix: "C", found: c.name(), expected: RESULTS });
+        }
+        Ok(())
+    }
+
 }
 
 /// One matrix for each member of a batch: at a fixed distance, or wherever a list of addresses says.
@@ -193,6 +234,12 @@ impl Problem {
             batch: 1,
             batching: Batching::Strided,
             types,
+/// The types of C and D, for messages.
+const RESULTS: &str = "f16, bf16, f32, f64, e4m3, e5m2, i8, u8 or i32";
+/// No memory reaches further, and so many elements in bytes are still a number.
+pub(super) const LARGEST_STRIDE: u64 = 1 << 60;
+/// Lines of a matrix are closer.
+pub(super) const LARGEST_LEADING: u64 = (1 << 32) - 1;
             accumulation: Accumulation::Fast,
             a: Placement::dense(Storage::RowMajor, m, k),
             b: Placement::dense(Storage::ColumnMajor, k, n),
@@ -245,7 +292,8 @@ impl Problem {
     /// Whether the description makes sense.
     ///
     /// # Errors
-    /// If an extent is beyond what kernels index, rows of a matrix overlap, or the epilogue cannot be computed.
+    /// If there are no kernels for the types, an extent is beyond what kernels index, rows of a matrix or members of D overlap, or the
+    /// epilogue cannot be computed.
     pub fn check(&self) -> Result<(), GemmError> {
         for (what, found) in [("m", self.m), ("n", self.n), ("k", self.k), ("the batch", self.batch)] {
             if found > LARGEST_EXTENT {
@@ -268,6 +316,7 @@ impl Problem {
             ("A", &self.a, self.m, self.k),
             ("B", &self.b, self.k, self.n),
             ("C", &self.c, self.m, result_columns),
+        self.types.check(self.epilogue.reads_c())?;
             ("D", &self.d, self.m, result_columns),
         ];
         for (name, placement, rows, columns) in all {

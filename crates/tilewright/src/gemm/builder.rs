@@ -275,10 +275,7 @@ impl Gemm {
             Choice::Text(text) => Some(text.parse()?),
         };
         let method = match (explicit, device.kind()) {
-            (None, DeviceKind::Cpu) => {
-                super::cpu::check(&problem)?;
-                Method::Cpu
-            }
+            (None, DeviceKind::Cpu) => Method::Cpu,
             (explicit, _) => Method::Kernels(choose(device, &problem, explicit)?),
         };
         Ok(Plan::new(device, problem, method, workspace.clone()))

@@ -14,7 +14,7 @@ use tilewright_hardware::Element;
 use tilewright_kernels::gemm::epilogue::{
     Access, ExtraOperand, HostNumber, HostOperands, Reference, Shape, decode as get, encode as put,
 };
-use tilewright_kernels::gemm::{Batching, GemmError, Problem, Storage, Types};
+use tilewright_kernels::gemm::{Batching, Problem, Storage};
 use tilewright_lang::{E4m3, E5m2, bf16, f16};
 use tilewright_sim::{SimError, Simulator};
 
@@ -26,38 +26,6 @@ use crate::device::{Device, DeviceError, DynBuffer};
 const CHUNK: usize = 1 << 14;
 /// Sums that go through an epilogue at a time.
 const BLOCK: usize = 1 << 18;
-
-/// Whether the CPU computes it.
-pub(super) fn check(problem: &Problem) -> Result<(), Error> {
-    let Types { a, b, accumulate, c, d } = problem.types;
-    let small = |element| matches!(element, Element::I8 | Element::U8);
-    let float = |element| {
-        matches!(
-            element,
-            Element::F16 | Element::BF16 | Element::F32 | Element::TF32 | Element::E4M3 | Element::E5M2
-        )
-    };
-    let result = |element| small(element) || float(element) || matches!(element, Element::F64 | Element::I32);
-    let factors = match accumulate {
-        Element::F32 => float(a) && float(b),
-        Element::F64 => (a, b) == (Element::F64, Element::F64),
-        Element::I32 => small(a) && small(b),
-        _ => false,
-    };
-    if factors && result(d) && (result(c) || !problem.epilogue.reads_c()) {
-        return Ok(());
-    }
-    Err(GemmError::Types {
-        a: a.name(),
-        b: b.name(),
-        accumulate: accumulate.name(),
-        d: d.name(),
-        expected:
-            "the CPU has f16, bf16, tf32, f32, e4m3 and e5m2 (sums in f32), f64 (in f64), i8 and u8 (in i32)"
-                .to_owned(),
-    }
-    .into())
-}
 
 /// Computes a product whose arguments were checked.
 pub(super) fn run(device: &Device, problem: &Problem, arguments: &Arguments) -> Result<(), Error> {

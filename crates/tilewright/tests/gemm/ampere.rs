@@ -253,7 +253,7 @@ fn what_cannot_be_is_refused_with_the_reason() {
             "ampere 64x64x64 w2x2 i16 s3 g8 p1",
             &Problem::new(64, 64, 64, Types { accumulate: Element::F16, ..Types::of(Element::F16) }),
             h200,
-            "tensor cores multiply",
+            "there is no product of f16 and f16 that accumulates in f16",
         ),
     ] {
         let found = message(text, problem, gpu);
