@@ -696,3 +696,33 @@ fn every_factor_has_results_of_every_type() {
         }
     }
 }
+
+#[test]
+fn what_is_added_lies_as_the_result_does() {
+    for device in available() {
+        let (a, b) = (device.upload(&[1.0f32; 2]).unwrap(), device.upload(&[1.0f32; 2]).unwrap());
+        let gemm = Gemm::new(2, 2, 1).element::<f32>().epilogue(Epilogue::linear());
+        // Lines and members with gaps, in place.
+        let y: Vec<f32> = (0u8..9).map(f32::from).collect();
+        let d = device.upload(&y).unwrap();
+        let gaps = gemm.clone().leading_d(5).alignment_d(4);
+        gaps.plan(&device).unwrap().run(&Arguments::new(&a, &b, &d).c(&d).beta(1.0)).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [1.0, 2.0, 2.0, 3.0, 4.0, 6.0, 7.0, 7.0, 8.0], "{}", device.name());
+
+        let c = device.upload(&(0u8..14).map(f32::from).collect::<Vec<_>>()).unwrap();
+        let d = device.upload(&[-1.0f32; 14]).unwrap();
+        let members = gemm.clone().batch(2).stride_a(0).stride_b(0).leading_d(4).stride_d(8);
+        let plan = members.plan(&device).unwrap();
+        plan.run(&Arguments::new(&a, &b, &d).c(&c).beta(1.0)).unwrap();
+        let expected = [1.0, 2.0, -1.0, -1.0, 5.0, 6.0, -1.0, -1.0, 9.0, 10.0, -1.0, -1.0, 13.0, 14.0];
+        assert_eq!(d.to_vec().unwrap(), expected, "{}", device.name());
+
+        // What C says of itself counts.
+        let plan = gemm.leading_d(4).c(Storage::ColumnMajor).plan(&device).unwrap();
+        let d = device.upload(&[-1.0f32; 6]).unwrap();
+        plan.run(&Arguments::new(&a, &b, &d).c(&c).beta(1.0)).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [1.0, 3.0, -1.0, -1.0, 2.0, 4.0], "{}", device.name());
+        let error = refusal(plan.run(&Arguments::new(&a, &b, &d).c(&d).beta(1.0)));
+        assert!(error.contains("same type, storage, leading dimension and batch stride"), "{error}");
+    }
+}

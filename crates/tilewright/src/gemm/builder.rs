@@ -24,6 +24,21 @@ struct Said {
 }
 
 impl Said {
+    /// As the other lies, where nothing was said. What says for itself where its lines are has members of its own too.
+    fn like(self, other: Said) -> Said {
+        let storage = self.storage.or(other.storage);
+        let same = |said: Option<Storage>| said.unwrap_or(Storage::RowMajor);
+        let lines =
+            same(storage) == same(other.storage) && self.leading.is_none_or(|own| Some(own) == other.leading);
+        let taken = if lines { other } else { Said::default() };
+        Said {
+            storage,
+            leading: self.leading.or(taken.leading),
+            batch_stride: self.batch_stride.or(taken.batch_stride),
+            alignment: self.alignment.or(other.alignment),
+        }
+    }
+
     /// What was not said: row-major, without gaps, well aligned.
     fn placement(self, (rows, columns): (u32, u32)) -> Placement {
         let storage = self.storage.unwrap_or(Storage::RowMajor);
@@ -229,8 +244,7 @@ impl Gemm {
         let (m, n, k) = (extent("m", m)?, extent("n", n)?, extent("k", k)?);
         let columns = n / self.epilogue.columns_for_one();
         let [a, b, c, d] = self.matrices;
-        // Unless it is said otherwise, C lies as D does.
-        let c = Said { storage: c.storage.or(d.storage), ..c };
+        let c = c.like(d);
         let mut problem = Problem {
             m,
             n,
