@@ -4,7 +4,7 @@
 use tilewright::device::{Device, DynBuffer, Item, available};
 use tilewright::gemm::{Arguments, Error, Gemm, Planner, Workspace};
 use tilewright::hardware::Element;
-use tilewright::kernels::gemm::epilogue::Epilogue;
+use tilewright::kernels::gemm::epilogue::{Epilogue, Expr, ExtraOperand, How, Shape};
 use tilewright::kernels::gemm::{Algorithm, Placement, Storage, Types};
 use tilewright::lang::{E4m3, Tf32, bf16, f16};
 
@@ -236,7 +236,8 @@ fn mistakes_in_the_description_are_explained() {
     );
     assert_eq!(
         plan(gemm().batch(2).stride_d(23)),
-        "matrix D: the batch stride is 23, expected the size of a matrix at least, since members must not overlap"
+        "matrix D: the batch stride is 23, expected one that keeps members apart, since they are written: 24, \
+         or another at which no two share an element"
     );
     assert_eq!(
         plan(gemm().configuration("hoper 128x128")),
@@ -550,7 +551,7 @@ fn mistakes_in_the_operands_of_epilogues_are_explained() {
     );
     assert_eq!(
         run(base.clone().extra("sums", &bias).extra("bias", &bias)),
-        "operand `sums`: found memory that overlaps another argument, \
+        "operand `sums`: found memory that overlaps operand `bias`, \
          expected memory apart, since it is written; give it memory of its own"
     );
     // Six elements are read in pairs, which must lie so.
@@ -724,5 +725,107 @@ fn what_is_added_lies_as_the_result_does() {
         assert_eq!(d.to_vec().unwrap(), [1.0, 3.0, -1.0, -1.0, 2.0, 4.0], "{}", device.name());
         let error = refusal(plan.run(&Arguments::new(&a, &b, &d).c(&d).beta(1.0)));
         assert!(error.contains("same type, storage, leading dimension and batch stride"), "{error}");
+    }
+}
+
+#[test]
+fn members_may_lie_side_by_side() {
+    for device in available() {
+        let (tokens, k) = (3, 2);
+        let a = device.upload(&[1.0f32; 2 * 6]).unwrap();
+        let b: Vec<f32> = (0u8..16).map(f32::from).collect();
+        let d = device.alloc::<f32>(tokens * 8).unwrap();
+        let gemm = Gemm::new(tokens, 4, k).element::<f32>().batch(2).leading_d(8).stride_d(4);
+        let plan = gemm.clone().plan(&device).unwrap();
+        plan.run(&Arguments::new(&a, &device.upload(&b).unwrap(), &d)).unwrap();
+        let row = [4.0, 6.0, 8.0, 10.0, 20.0, 22.0, 24.0, 26.0];
+        assert_eq!(d.to_vec().unwrap(), row.repeat(tokens), "{}", device.name());
+        let error = refusal(gemm.clone().stride_d(3).plan(&device));
+        assert!(error.starts_with("matrix D: the batch stride is 3, expected one that keeps"), "{error}");
+        // A factor beside its results, both of them heads of one wide matrix.
+        let wide = device.upload(&[1.0f32; 3 * 8]).unwrap();
+        let gemm = Gemm::new(tokens, 2, 2)
+            .element::<f32>()
+            .batch(2)
+            .leading_a(8)
+            .stride_a(2)
+            .leading_d(8)
+            .stride_d(2);
+        let weights = device.upload(&[2.0f32; 8]).unwrap();
+        let run = |from: usize| {
+            let part = wide.slice(from..).unwrap();
+            gemm.clone().alignment_d(4).plan(&device).unwrap().run(&Arguments::new(&wide, &weights, &part))
+        };
+        run(4).unwrap();
+        let row = [1.0, 1.0, 1.0, 1.0, 4.0, 4.0, 4.0, 4.0];
+        assert_eq!(wide.to_vec().unwrap(), row.repeat(tokens), "{}", device.name());
+        assert!(refusal(run(3)).starts_with("D: found memory that overlaps A, expected memory apart from A"));
+    }
+}
+
+#[test]
+fn what_is_written_overlaps_nothing_that_is_read() {
+    for device in available() {
+        let arena = device.upload(&[1.0f32; 64]).unwrap();
+        let part = |from: usize, len: usize| arena.slice(from..from + len).unwrap();
+        let (a, b) = (device.upload(&[1.0f32; 8]).unwrap(), device.upload(&[1.0f32; 8]).unwrap());
+        let d = part(0, 16);
+        let run = |epilogue: Epilogue, name: &str, extra: &tilewright::device::Buffer<f32>| {
+            let plan = Gemm::new(4, 4, 2).element::<f32>().epilogue(epilogue).plan(&device).unwrap();
+            plan.run(&Arguments::new(&a, &b, &d).extra(name, extra))
+        };
+        let bias = || Epilogue::new().bias_per_column("t", Element::F32);
+        assert_eq!(
+            refusal(run(bias(), "t", &part(4, 4))),
+            "D: found memory that overlaps operand `t`, expected memory apart from operand `t`; give D memory of its own"
+        );
+        run(bias(), "t", &part(16, 4)).unwrap();
+        let residual = |storage| Epilogue::new().residual("x", Element::F32, Placement::dense(storage, 4, 4));
+        assert!(refusal(run(residual(Storage::ColumnMajor), "x", &d)).starts_with(
+            "D: found memory that overlaps operand `x`, expected memory apart from operand `x`, or exactly"
+        ));
+        // Exactly in place each element is read before it is written.
+        run(residual(Storage::RowMajor), "x", &d).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [5.0; 16], "{}", device.name());
+        // Only what is used counts, not the buffer that it is in.
+        run(Epilogue::new().amax("m"), "m", &part(32, 1)).unwrap();
+        run(Epilogue::new().amax("m"), "m", &part(16, 32)).unwrap();
+        let error = refusal(run(Epilogue::new().amax("m"), "m", &part(12, 1)));
+        assert!(error.starts_with("operand `m`: found memory that overlaps D, expected"), "{error}");
+        let store = Epilogue::new().store("p", Element::F32, Placement::dense(Storage::RowMajor, 4, 4));
+        let plan = Gemm::new(4, 4, 2).element::<f32>().epilogue(store).plan(&device).unwrap();
+        let error = refusal(plan.run(&Arguments::new(&part(36, 8), &b, &d).extra("p", &part(28, 16))));
+        assert!(error.starts_with("operand `p`: found memory that overlaps A, expected"), "{error}");
+    }
+}
+
+#[test]
+fn distances_beyond_all_memory_are_refused_or_do_not_matter() {
+    for device in available() {
+        let (a, b) = (device.upload(&[1.0f32; 4]).unwrap(), device.upload(&[1.0f32; 4]).unwrap());
+        let gemm = Gemm::new(2, 2, 2).element::<f32>();
+        let strides = gemm.clone().stride_a(usize::MAX).stride_b(usize::MAX).stride_d(usize::MAX);
+        let d = strides.run(&device, &a, &b).unwrap();
+        assert_eq!(d.to_vec::<f32>().unwrap(), [2.0; 4]);
+        let error = refusal(strides.batch(2).run(&device, &a, &b));
+        assert!(error.starts_with("a batch stride is 18446744073709551615, expected at most"), "{error}");
+        let far = Placement { leading: u64::MAX, ..Placement::dense(Storage::RowMajor, 2, 2) };
+        for epilogue in
+            [Epilogue::new().residual("x", Element::F32, far), Epilogue::new().store("x", Element::F32, far)]
+        {
+            let error = refusal(gemm.clone().epilogue(epilogue).plan(&device));
+            assert!(error.starts_with("a leading dimension is 18446744073709551615, expected"), "{error}");
+        }
+        for stride in [1 << 59, 1 << 60, u64::MAX] {
+            let operand = ExtraOperand::new("t", Element::F64, Shape::PerRow).each_batch(stride);
+            let gemm = gemm.clone().batch(20).stride_a(0).stride_b(0);
+            let plan = gemm.epilogue((Expr::Sum + operand).into()).plan(&device);
+            let t = device.upload(&[1.0f64; 64]).unwrap();
+            let d = device.alloc::<f32>(80).unwrap();
+            let error = plan.and_then(|plan| plan.run(&Arguments::new(&a, &b, &d).extra("t", &t)));
+            let error = refusal(error);
+            let (large, small) = ("a batch stride is 18446744073709551615", "operand `t`: found 64 elements");
+            assert!(error.starts_with(if stride == u64::MAX { large } else { small }), "{error}");
+        }
     }
 }

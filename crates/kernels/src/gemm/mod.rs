@@ -3,6 +3,7 @@
 //! | file | what it says |
 //! | --- | --- |
 //! | [`problem`](Problem) | which product: extents, types, how matrices lie in memory |
+//! | [`footprint`](Footprint) | which part of the memory an operand takes, and whether that meets another's |
 //! | [`epilogue`] | what happens to the sums: one expression for device and reference |
 //! | [`ampere`] | `mma.sync` and `cp.async`: every chip since Ampere, every type and alignment |
 //! | [`hopper`] | kernels of Hopper: `wgmma` and the copy engine |
@@ -21,6 +22,7 @@ pub mod ampere;
 pub mod epilogue;
 mod error;
 mod factor;
+mod footprint;
 pub mod gemv;
 pub mod hopper;
 mod matrix;
@@ -37,6 +39,7 @@ mod work;
 pub use algorithm::{Algorithm, KernelConfig};
 pub use error::GemmError;
 pub use factor::Side;
+pub use footprint::Footprint;
 pub use plan::{Candidate, ShapeClass, candidates, plan};
 pub use problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
 pub use recipe::{Binding, KernelSource, Launch, MapBinding, Operand, Recipe, Stage};

@@ -5,8 +5,8 @@
 
 use tilewright_hardware::Element;
 
-use super::GemmError;
 use super::epilogue::Epilogue;
+use super::{Footprint, GemmError};
 
 /// Which index of a matrix is contiguous in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +57,21 @@ impl Placement {
     #[must_use]
     pub fn transposed(self) -> Placement {
         Placement { storage: self.storage.transposed(), ..self }
+    }
+
+    /// Whether lines and members are so close that kernels can index them.
+    pub(super) fn check_distances(&self, batch: u32) -> Result<(), GemmError> {
+        // Nobody looks at the stride of a single matrix.
+        let stride = if batch > 1 { self.batch_stride } else { 0 };
+        for (what, found, limit) in [
+            ("a leading dimension", self.leading, LARGEST_LEADING),
+            ("a batch stride", stride, LARGEST_STRIDE),
+        ] {
+            if found > limit {
+                return Err(GemmError::TooLarge { what, found, limit });
+            }
+        }
+        Ok(())
     }
 
     /// Whether the copy engine can read and write it: address, rows and batches start at multiples of 16 bytes.
@@ -120,21 +135,6 @@ impl Types {
         Types { c: d, d, ..self }
     }
 
-    /// As memory holds them: tf32 is f32 there.
-    #[must_use]
-    pub fn in_memory(element: Element) -> Element {
-        if element == Element::TF32 { Element::F32 } else { element }
-    }
-}
-
-/// How sums of 8-bit floats are kept. The tensor cores of Hopper add them with fewer bits than f32 has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Accumulation {
-    /// In the tensor core, from first to last.
-    #[default]
-    Fast,
-    /// Every 128 steps of k added to sums in f32.
-    Promoted,
     /// Whether there are kernels for them. This is the one table of types: the CPU computes exactly these too. Chips may have fewer.
     ///
     /// ```
@@ -176,6 +176,21 @@ pub enum Accumulation {
         Ok(())
     }
 
+    /// As memory holds them: tf32 is f32 there.
+    #[must_use]
+    pub fn in_memory(element: Element) -> Element {
+        if element == Element::TF32 { Element::F32 } else { element }
+    }
+}
+
+/// How sums of 8-bit floats are kept. The tensor cores of Hopper add them with fewer bits than f32 has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Accumulation {
+    /// In the tensor core, from first to last.
+    #[default]
+    Fast,
+    /// Every 128 steps of k added to sums in f32.
+    Promoted,
 }
 
 /// One matrix for each member of a batch: at a fixed distance, or wherever a list of addresses says.
@@ -219,6 +234,12 @@ pub struct Problem {
     pub epilogue: Epilogue,
 }
 
+/// The types of C and D, for messages.
+const RESULTS: &str = "f16, bf16, f32, f64, e4m3, e5m2, i8, u8 or i32";
+/// No memory reaches further, and so many elements in bytes are still a number.
+pub(super) const LARGEST_STRIDE: u64 = 1 << 60;
+/// Lines of a matrix are closer.
+pub(super) const LARGEST_LEADING: u64 = (1 << 32) - 1;
 /// Coordinates of the copy engine are signed and have 32 bits.
 const LARGEST_EXTENT: u32 = 0x7fff_ff00;
 
@@ -234,12 +255,6 @@ impl Problem {
             batch: 1,
             batching: Batching::Strided,
             types,
-/// The types of C and D, for messages.
-const RESULTS: &str = "f16, bf16, f32, f64, e4m3, e5m2, i8, u8 or i32";
-/// No memory reaches further, and so many elements in bytes are still a number.
-pub(super) const LARGEST_STRIDE: u64 = 1 << 60;
-/// Lines of a matrix are closer.
-pub(super) const LARGEST_LEADING: u64 = (1 << 32) - 1;
             accumulation: Accumulation::Fast,
             a: Placement::dense(Storage::RowMajor, m, k),
             b: Placement::dense(Storage::ColumnMajor, k, n),
@@ -301,6 +316,7 @@ pub(super) const LARGEST_LEADING: u64 = (1 << 32) - 1;
                 return Err(GemmError::TooLarge { what, found, limit });
             }
         }
+        self.types.check(self.epilogue.reads_c())?;
         self.epilogue.check(self)?;
         let result_columns = self.n / self.epilogue.columns_for_one();
         if !self.n.is_multiple_of(self.epilogue.columns_for_one()) {
@@ -316,7 +332,6 @@ pub(super) const LARGEST_LEADING: u64 = (1 << 32) - 1;
             ("A", &self.a, self.m, self.k),
             ("B", &self.b, self.k, self.n),
             ("C", &self.c, self.m, result_columns),
-        self.types.check(self.epilogue.reads_c())?;
             ("D", &self.d, self.m, result_columns),
         ];
         for (name, placement, rows, columns) in all {
@@ -336,13 +351,7 @@ pub(super) const LARGEST_LEADING: u64 = (1 << 32) - 1;
                     expected: format!("at least {}", contiguous.max(1)),
                 });
             }
-            if placement.leading >= 1 << 32 {
-                return Err(GemmError::TooLarge {
-                    what: "a leading dimension",
-                    found: placement.leading,
-                    limit: (1 << 32) - 1,
-                });
-            }
+            placement.check_distances(self.batch)?;
             if !placement.alignment.is_power_of_two() {
                 return Err(GemmError::Matrix {
                     matrix: matrix(),
@@ -352,21 +361,13 @@ pub(super) const LARGEST_LEADING: u64 = (1 << 32) - 1;
                 });
             }
         }
-        let members_overlap = {
-            let lines = if self.d.storage == Storage::RowMajor { self.m } else { result_columns };
-            self.d.batch_stride < self.d.leading * u64::from(lines)
-        };
-        if self.batch > 1
-            && self.batching == Batching::Strided
-            && members_overlap
-            && self.m > 0
-            && result_columns > 0
-        {
+        let footprint = Footprint::of_matrix(&self.d, (self.m, result_columns), self.batch);
+        if self.batching == Batching::Strided && footprint.members_overlap() {
             return Err(GemmError::Matrix {
                 matrix: "matrix D".to_owned(),
                 what: "the batch stride",
                 found: self.d.batch_stride,
-                expected: "the size of a matrix at least, since members must not overlap".to_owned(),
+                expected: footprint.apart(),
             });
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use tilewright_hardware::Element;
 use tilewright_kernels::gemm::epilogue::{Access, Shape};
-use tilewright_kernels::gemm::{Batching, Placement, Problem, Storage, Types};
+use tilewright_kernels::gemm::{Batching, Footprint, Placement, Problem, Storage, Types};
 
 use super::builder::WIDEST;
 use super::{Error, Workspace};
@@ -49,7 +49,7 @@ impl Arguments {
         }
     }
 
-    /// With the matrix that is added. It may be the same memory as D, exactly.
+    /// With the matrix that is added. It may be the same memory as D, exactly; so may a matrix that the epilogue reads.
     #[must_use]
     pub fn c(mut self, c: impl Into<DynBuffer>) -> Arguments {
         self.c = Some(c.into());
@@ -142,23 +142,14 @@ pub(super) fn matrices(problem: &Problem) -> [Matrix<'_>; 4] {
 }
 
 impl Matrix<'_> {
-    /// Lines that lie side by side, and elements of one.
-    fn lines(&self) -> (u64, u64) {
-        let (slow, fast) = match self.placement.storage {
-            Storage::RowMajor => (self.rows, self.columns),
-            Storage::ColumnMajor => (self.columns, self.rows),
-        };
-        (u64::from(slow), u64::from(fast))
+    /// Which part of the memory a batch of it takes, in elements.
+    fn place(&self, batch: u32) -> Footprint {
+        Footprint::of_matrix(self.placement, (self.rows, self.columns), batch)
     }
 
     /// Elements from the first to the last of a batch, if that is a number.
     pub(super) fn footprint(&self, batch: u32) -> Option<u64> {
-        let (lines, line) = self.lines();
-        if lines == 0 || line == 0 || batch == 0 {
-            return Some(0);
-        }
-        let one = (lines - 1).checked_mul(self.placement.leading)?.checked_add(line)?;
-        u64::from(batch - 1).checked_mul(self.placement.batch_stride)?.checked_add(one)
+        self.place(batch).extent()
     }
 
     fn bytes(&self, batch: u32) -> Option<u64> {
@@ -205,7 +196,6 @@ pub(super) fn check(device: &Device, problem: &Problem, arguments: &Arguments) -
     check_scalars(problem, arguments)?;
     check_extras(device, problem, arguments)?;
     check_overlap(problem, arguments)?;
-    check_written(problem, arguments)?;
     if let Some(workspace) = &arguments.workspace
         && device != workspace.device()
     {
@@ -365,81 +355,91 @@ fn check_extras(device: &Device, problem: &Problem, arguments: &Arguments) -> Re
     Ok(())
 }
 
-/// Bytes from where to where.
-fn range(buffer: &DynBuffer, bytes: u64) -> (u64, u64) {
-    (buffer.address(), buffer.address().saturating_add(bytes))
+/// An argument in memory.
+struct Part<'a> {
+    name: String,
+    buffer: &'a DynBuffer,
+    /// In elements.
+    place: Footprint,
+    element: Element,
+    written: bool,
+    /// How it lies, if it has the extents of D and each of its elements is read before that of D is written.
+    in_place: Option<&'a Placement>,
 }
 
-/// D must not lie on what is read while it is written, but it may be C.
+impl Part<'_> {
+    fn meets(&self, other: &Part<'_>) -> bool {
+        let bytes = |part: &Part<'_>| part.place.scaled(part.element.bytes());
+        match (bytes(self), bytes(other)) {
+            (Some(own), Some(its)) => own.meets(self.buffer.address(), its, other.buffer.address()),
+            _ => true,
+        }
+    }
+
+    /// Whether every element lies exactly where the other has it.
+    fn is_exactly(&self, other: &Part<'_>) -> bool {
+        let lies = |part: &Part<'_>| {
+            part.in_place
+                .map(|place| (place.storage, place.leading, part.place.members.min(2) * place.batch_stride))
+        };
+        let element = |part: &Part<'_>| Types::in_memory(part.element);
+        self.buffer.address() == other.buffer.address()
+            && element(self) == element(other)
+            && lies(self).is_some()
+            && lies(self) == lies(other)
+    }
+}
+
+/// What is written must not lie on anything else, but D may be exactly what is read at each of its places.
 fn check_overlap(problem: &Problem, arguments: &Arguments) -> Result<(), Error> {
-    if problem.batching == Batching::Pointers {
-        // The addresses are on the device.
-        return Ok(());
-    }
-    let [a, b, d, c] = matrices(problem);
-    let others = [(&a, Some(&arguments.a)), (&b, Some(&arguments.b)), (&c, arguments.c.as_ref())];
-    for (matrix, buffer) in others {
-        let Some(buffer) = buffer else { continue };
-        let same = buffer.address() == arguments.d.address() && matrix.placement == d.placement;
-        if matrix.name == "C" && same && matrix.element == d.element {
-            continue;
+    let operands = problem.epilogue.operands();
+    let mut parts = Vec::new();
+    // Of a batch by address, only the device knows where the members are.
+    if problem.batching == Batching::Strided {
+        let buffers = [Some(&arguments.a), Some(&arguments.b), Some(&arguments.d), arguments.c.as_ref()];
+        for (matrix, buffer) in matrices(problem).into_iter().zip(buffers) {
+            let Some(buffer) = buffer else { continue };
+            let (name, element, place) =
+                (matrix.name.to_owned(), matrix.element, matrix.place(problem.batch));
+            let in_place = matches!(matrix.name, "C" | "D").then_some(matrix.placement);
+            parts.push(Part { name, buffer, place, element, written: matrix.name == "D", in_place });
         }
-        if overlap((matrix, buffer), (&d, &arguments.d), problem.batch) {
-            let expected = match matrix.name {
-                "C" => "memory apart from C, or exactly that of C in the same type and storage",
-                "A" => "memory apart from A",
-                _ => "memory apart from B",
+    }
+    for operand in &operands {
+        let Some(buffer) = arguments.named(&operand.name) else { continue };
+        let (name, place) = (format!("operand `{}`", operand.name), operand.footprint(problem));
+        let in_place = match &operand.shape {
+            Shape::Matrix(placement) if operand.access == Access::Read && operand.matches_d() => {
+                Some(placement)
+            }
+            _ => None,
+        };
+        let written = operand.access != Access::Read;
+        parts.push(Part { name, buffer, place, element: operand.element, written, in_place });
+    }
+    for (i, part) in parts.iter().enumerate().filter(|(_, part)| part.written) {
+        for (_, other) in parts.iter().enumerate().filter(|(j, _)| *j != i) {
+            if !part.meets(other) || (part.name == "D" && part.is_exactly(other)) {
+                continue;
+            }
+            // Of two that are written, D is what people look at last.
+            let (part, other) = if part.name == "D" && other.written { (other, part) } else { (part, other) };
+            let (name, its) = (&part.name, &other.name);
+            let expected = match (name.as_str(), other.in_place) {
+                ("D", Some(_)) => format!(
+                    "memory apart from {its}, or exactly that of {its} in the same type, storage, leading dimension and batch stride"
+                ),
+                ("D", None) => format!("memory apart from {its}"),
+                _ => "memory apart, since it is written".to_owned(),
             };
-            let found = format!("memory that overlaps {}", matrix.name);
-            return Err(Error::argument("D", found, expected, "give D memory of its own"));
-        }
-    }
-    Ok(())
-}
-
-/// What the epilogue writes must not lie on anything else.
-fn check_written(problem: &Problem, arguments: &Arguments) -> Result<(), Error> {
-    for operand in problem.epilogue.operands() {
-        let Some(own) = arguments.named(&operand.name).filter(|_| operand.access != Access::Read) else {
-            continue;
-        };
-        let (start, end) = range(own, operand.elements(problem) * u64::from(operand.element.bytes()));
-        let meets = |buffer: &DynBuffer| {
-            let (other, its_end) = range(buffer, buffer.bytes());
-            start < its_end && other < end
-        };
-        // Its own buffer is among them, once.
-        if arguments.memory().filter(|buffer| meets(buffer)).count() > 1 {
-            let argument = format!("operand `{}`", operand.name);
-            let remedy = "give it memory of its own";
+            let own = if name == "D" { "D" } else { "it" };
             return Err(Error::argument(
-                argument,
-                "memory that overlaps another argument",
-                "memory apart, since it is written",
-                remedy,
+                name,
+                format!("memory that overlaps {its}"),
+                expected,
+                format!("give {own} memory of its own"),
             ));
         }
     }
     Ok(())
-}
-
-/// Whether two matrices share an element; for lines at different distances, whether their memory is intertwined.
-fn overlap((x, at): (&Matrix<'_>, &DynBuffer), (y, other): (&Matrix<'_>, &DynBuffer), batch: u32) -> bool {
-    let (Some(x_bytes), Some(y_bytes)) = (x.bytes(batch), y.bytes(batch)) else { return true };
-    let ((x_start, x_end), (y_start, y_end)) = (range(at, x_bytes), range(other, y_bytes));
-    if x_bytes == 0 || y_bytes == 0 || x_end <= y_start || y_end <= x_start {
-        return false;
-    }
-    // Parts of one larger matrix side by side: lines at the same distance, each clear of the other's.
-    let pitch = |matrix: &Matrix<'_>| matrix.placement.leading * u64::from(matrix.element.bytes());
-    let line = |matrix: &Matrix<'_>| matrix.lines().1 * u64::from(matrix.element.bytes());
-    if batch > 1 || pitch(x) != pitch(y) {
-        return true;
-    }
-    let shift = if y_start >= x_start {
-        (y_start - x_start) % pitch(x)
-    } else {
-        pitch(x) - (x_start - y_start) % pitch(x)
-    };
-    shift % pitch(x) < line(x) || shift + line(y) > pitch(x)
 }

@@ -177,8 +177,9 @@ impl Member<'_> {
     fn address(&self, matrix: &Matrix<'_>, buffer: &DynBuffer) -> Result<u64, SimError> {
         match self.problem.batching {
             Batching::Strided => {
-                let stride = matrix.placement.batch_stride * u64::from(matrix.element.bytes());
-                Ok(buffer.address() + u64::from(self.member) * stride)
+                // Members were found to lie in the buffer; the first does, whatever the stride is.
+                let stride = matrix.placement.batch_stride.wrapping_mul(matrix.element.bytes().into());
+                Ok(buffer.address().wrapping_add(u64::from(self.member).wrapping_mul(stride)))
             }
             Batching::Pointers => {
                 let entry = self.memory.at(buffer.address() + 8 * u64::from(self.member), 8)?;

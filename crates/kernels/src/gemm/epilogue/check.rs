@@ -5,7 +5,7 @@ use tilewright_hardware::Element;
 use super::Epilogue;
 use super::expr::{Access, Expr, ExtraOperand, How, Pick, Shape};
 use crate::gemm::GemmError;
-use crate::gemm::problem::{Problem, Storage};
+use crate::gemm::problem::{LARGEST_STRIDE, Problem, Storage};
 
 /// Elements that operands can have.
 const ELEMENTS: [Element; 6] =
@@ -193,6 +193,10 @@ fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmEr
         );
         return Err(GemmError::Epilogue { reason });
     }
+    if problem.batch > 1 && operand.batch_stride > LARGEST_STRIDE {
+        let (what, found) = ("a batch stride", operand.batch_stride);
+        return Err(GemmError::TooLarge { what, found, limit: LARGEST_STRIDE });
+    }
     let widest = operand.widest(problem, operand.alignment());
     if !operand.width.is_power_of_two() || operand.width > widest.max(1) {
         let (width, what) =
@@ -215,10 +219,11 @@ fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmEr
         };
     };
     let (rows, columns) = operand.extents(problem);
-    let (contiguous, lines) = match placement.storage {
-        Storage::RowMajor => (columns, rows),
-        Storage::ColumnMajor => (rows, columns),
+    let contiguous = match placement.storage {
+        Storage::RowMajor => columns,
+        Storage::ColumnMajor => rows,
     };
+    placement.check_distances(problem.batch)?;
     let wrong = |what, found, expected| {
         let matrix = format!("operand `{name}` ({rows} x {columns}, {:?})", placement.storage);
         Err(GemmError::Matrix { matrix, what, found, expected })
@@ -230,10 +235,9 @@ fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmEr
         let expected = format!("a power of two, {} at least", operand.element.bytes());
         return wrong("the alignment", u64::from(placement.alignment), expected);
     }
-    let overlaps = placement.batch_stride < placement.leading * u64::from(lines);
-    if operand.access == Access::Write && problem.batch > 1 && overlaps && rows > 0 && columns > 0 {
-        let expected = "the size of a matrix at least, since members must not overlap".to_owned();
-        return wrong("the batch stride", placement.batch_stride, expected);
+    let footprint = operand.footprint(problem);
+    if operand.access == Access::Write && footprint.members_overlap() {
+        return wrong("the batch stride", placement.batch_stride, footprint.apart());
     }
     Ok(())
 }
@@ -400,7 +404,8 @@ mod tests {
         assert_eq!(message(Epilogue::new().residual("x", F32, shared), Types::of(BF16)), "fine");
         assert_eq!(
             message(Epilogue::new().store("x", F32, shared), Types::of(BF16)),
-            "operand `x` (4 x 6, ColumnMajor): the batch stride is 0, expected the size of a matrix at least, since members must not overlap"
+            "operand `x` (4 x 6, ColumnMajor): the batch stride is 0, expected one that keeps members apart, since they are written: 24, or another at which no two \
+             share an element"
         );
     }
 }

@@ -8,6 +8,7 @@ use tilewright_hardware::Element;
 
 use super::formula::{Binary, Formula, Unary, UserFunction};
 use super::real::Real;
+use crate::gemm::Footprint;
 use crate::gemm::problem::{Placement, Problem, Storage};
 
 /// Where the elements of an operand belong.
@@ -177,6 +178,12 @@ impl ExtraOperand {
         width.min(1 << self.contiguous(problem).trailing_zeros().min(4))
     }
 
+    /// Whether it belongs to the places of D, even where these are made of two columns of the product.
+    #[must_use]
+    pub fn matches_d(&self) -> bool {
+        !self.before_pairs
+    }
+
     /// Rows and columns that it belongs to.
     #[must_use]
     pub fn extents(&self, problem: &Problem) -> (u32, u32) {
@@ -184,25 +191,28 @@ impl ExtraOperand {
         (problem.m, problem.n / merged)
     }
 
+    /// Which part of its memory a run touches, in elements. What reduces is written even where there is nothing to reduce.
+    #[must_use]
+    pub fn footprint(&self, problem: &Problem) -> Footprint {
+        let (rows, columns) = self.extents(problem);
+        let (batch, stride) = (problem.batch, self.batch_stride);
+        let reduces = matches!(self.access, Access::Reduce(_));
+        match self.shape {
+            Shape::One if reduces => Footprint::of_vector(1, 1, 0),
+            Shape::PerRow if reduces => Footprint::of_vector(rows, batch, stride),
+            Shape::PerColumn if reduces => Footprint::of_vector(columns, batch, stride),
+            Shape::Matrix(placement) => Footprint::of_matrix(&placement, (rows, columns), batch),
+            _ if rows == 0 || columns == 0 => Footprint::of_vector(0, batch, stride),
+            Shape::PerRow => Footprint::of_vector(rows, batch, stride),
+            Shape::PerColumn => Footprint::of_vector(columns, batch, stride),
+            Shape::One => Footprint::of_vector(1, batch, stride),
+        }
+    }
+
     /// Elements from the first to the last that a run touches: what its memory must have.
     #[must_use]
     pub fn elements(&self, problem: &Problem) -> u64 {
-        let (rows, columns) = self.extents(problem);
-        let (rows, columns) = (u64::from(rows), u64::from(columns));
-        let members = u64::from(problem.batch.max(1)) - 1;
-        match self.shape {
-            _ if rows == 0 || columns == 0 || problem.batch == 0 => 0,
-            Shape::PerRow => members * self.batch_stride + rows,
-            Shape::PerColumn => members * self.batch_stride + columns,
-            Shape::One => members * self.batch_stride + 1,
-            Shape::Matrix(placement) => {
-                let (slow, fast) = match placement.storage {
-                    Storage::RowMajor => (rows, columns),
-                    Storage::ColumnMajor => (columns, rows),
-                };
-                members * placement.batch_stride + (slow - 1) * placement.leading + fast
-            }
-        }
+        self.footprint(problem).extent().unwrap_or(u64::MAX)
     }
 
     /// Where the element of a place lies, counted in elements.

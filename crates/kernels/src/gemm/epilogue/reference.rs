@@ -94,7 +94,7 @@ impl<'m> Reference<'m> {
                 continue;
             }
             let bytes = given.memory.get(&operand.name).copied().ok_or_else(|| missing(&operand.name))?;
-            let needed = operand.elements(problem) * u64::from(operand.element.bytes());
+            let needed = operand.elements(problem).saturating_mul(operand.element.bytes().into());
             if (bytes.len() as u64) < needed {
                 return Err(GemmError::Matrix {
                     matrix: format!("operand `{}`", operand.name),
