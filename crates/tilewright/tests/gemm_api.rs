@@ -623,21 +623,32 @@ fn a_second_run_looks_at_names_and_types_again() {
 }
 
 #[test]
-fn relu_keeps_nan() {
-    fn check<T: Sample, R: Sample>(device: &Device) {
-        let factors = [-2.0, 3.0, f64::NAN, f64::NEG_INFINITY].map(T::of);
-        let (a, b) = (device.upload(&factors).unwrap(), device.upload(&[T::of(1.0)]).unwrap());
-        let types = Types::of(T::ELEMENT).with_result(R::ELEMENT);
-        let d = Gemm::new(4, 1, 1).types(types).epilogue(Epilogue::new().relu()).run(device, &a, &b).unwrap();
-        let found: Vec<f64> = d.to_vec::<R>().unwrap().into_iter().map(Sample::value).collect();
-        assert!(found[2].is_nan(), "{} {}: {found:?}", T::ELEMENT, device.name());
-        assert_eq!([found[0], found[1], found[3]], [0.0, 3.0, 0.0], "{}", device.name());
-    }
+fn what_is_added_lies_as_the_result_does() {
     for device in available() {
-        check::<f32, f32>(&device);
-        check::<f64, f64>(&device);
-        check::<bf16, bf16>(&device);
-        check::<bf16, f32>(&device);
+        let (a, b) = (device.upload(&[1.0f32; 2]).unwrap(), device.upload(&[1.0f32; 2]).unwrap());
+        let gemm = Gemm::new(2, 2, 1).element::<f32>().epilogue(Epilogue::linear());
+        // Lines and members with gaps, in place.
+        let y: Vec<f32> = (0u8..9).map(f32::from).collect();
+        let d = device.upload(&y).unwrap();
+        let gaps = gemm.clone().leading_d(5).alignment_d(4);
+        gaps.plan(&device).unwrap().run(&Arguments::new(&a, &b, &d).c(&d).beta(1.0)).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [1.0, 2.0, 2.0, 3.0, 4.0, 6.0, 7.0, 7.0, 8.0], "{}", device.name());
+
+        let c = device.upload(&(0u8..14).map(f32::from).collect::<Vec<_>>()).unwrap();
+        let d = device.upload(&[-1.0f32; 14]).unwrap();
+        let members = gemm.clone().batch(2).stride_a(0).stride_b(0).leading_d(4).stride_d(8);
+        let plan = members.plan(&device).unwrap();
+        plan.run(&Arguments::new(&a, &b, &d).c(&c).beta(1.0)).unwrap();
+        let expected = [1.0, 2.0, -1.0, -1.0, 5.0, 6.0, -1.0, -1.0, 9.0, 10.0, -1.0, -1.0, 13.0, 14.0];
+        assert_eq!(d.to_vec().unwrap(), expected, "{}", device.name());
+
+        // What C says of itself counts.
+        let plan = gemm.leading_d(4).c(Storage::ColumnMajor).plan(&device).unwrap();
+        let d = device.upload(&[-1.0f32; 6]).unwrap();
+        plan.run(&Arguments::new(&a, &b, &d).c(&c).beta(1.0)).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [1.0, 3.0, -1.0, -1.0, 2.0, 4.0], "{}", device.name());
+        let error = refusal(plan.run(&Arguments::new(&a, &b, &d).c(&d).beta(1.0)));
+        assert!(error.contains("same type, storage, leading dimension and batch stride"), "{error}");
     }
 }
 
@@ -695,36 +706,6 @@ fn every_factor_has_results_of_every_type() {
                 plan.run(&arguments).unwrap_or_else(|error| panic!("{types:?}: {error}"));
             }
         }
-    }
-}
-
-#[test]
-fn what_is_added_lies_as_the_result_does() {
-    for device in available() {
-        let (a, b) = (device.upload(&[1.0f32; 2]).unwrap(), device.upload(&[1.0f32; 2]).unwrap());
-        let gemm = Gemm::new(2, 2, 1).element::<f32>().epilogue(Epilogue::linear());
-        // Lines and members with gaps, in place.
-        let y: Vec<f32> = (0u8..9).map(f32::from).collect();
-        let d = device.upload(&y).unwrap();
-        let gaps = gemm.clone().leading_d(5).alignment_d(4);
-        gaps.plan(&device).unwrap().run(&Arguments::new(&a, &b, &d).c(&d).beta(1.0)).unwrap();
-        assert_eq!(d.to_vec().unwrap(), [1.0, 2.0, 2.0, 3.0, 4.0, 6.0, 7.0, 7.0, 8.0], "{}", device.name());
-
-        let c = device.upload(&(0u8..14).map(f32::from).collect::<Vec<_>>()).unwrap();
-        let d = device.upload(&[-1.0f32; 14]).unwrap();
-        let members = gemm.clone().batch(2).stride_a(0).stride_b(0).leading_d(4).stride_d(8);
-        let plan = members.plan(&device).unwrap();
-        plan.run(&Arguments::new(&a, &b, &d).c(&c).beta(1.0)).unwrap();
-        let expected = [1.0, 2.0, -1.0, -1.0, 5.0, 6.0, -1.0, -1.0, 9.0, 10.0, -1.0, -1.0, 13.0, 14.0];
-        assert_eq!(d.to_vec().unwrap(), expected, "{}", device.name());
-
-        // What C says of itself counts.
-        let plan = gemm.leading_d(4).c(Storage::ColumnMajor).plan(&device).unwrap();
-        let d = device.upload(&[-1.0f32; 6]).unwrap();
-        plan.run(&Arguments::new(&a, &b, &d).c(&c).beta(1.0)).unwrap();
-        assert_eq!(d.to_vec().unwrap(), [1.0, 3.0, -1.0, -1.0, 2.0, 4.0], "{}", device.name());
-        let error = refusal(plan.run(&Arguments::new(&a, &b, &d).c(&d).beta(1.0)));
-        assert!(error.contains("same type, storage, leading dimension and batch stride"), "{error}");
     }
 }
 
@@ -796,6 +777,74 @@ fn what_is_written_overlaps_nothing_that_is_read() {
         let plan = Gemm::new(4, 4, 2).element::<f32>().epilogue(store).plan(&device).unwrap();
         let error = refusal(plan.run(&Arguments::new(&part(36, 8), &b, &d).extra("p", &part(28, 16))));
         assert!(error.starts_with("operand `p`: found memory that overlaps A, expected"), "{error}");
+    }
+}
+
+#[test]
+fn reductions_of_nothing_are_written() {
+    for device in available() {
+        let dirty = |len: usize| device.upload(&vec![7.0f32; len]).unwrap();
+        for (m, n, batch) in [(0, 3, 1), (3, 0, 1), (3, 3, 0), (0, 3, 2), (0, 0, 1)] {
+            let each = |shape, how, len: u64| {
+                let operand = ExtraOperand::new(
+                    if shape == Shape::PerRow { "rows" } else { "columns" },
+                    Element::F32,
+                    shape,
+                );
+                move |x: Expr| x.reduce(operand.each_batch(len), how)
+            };
+            let epilogue = Epilogue::new()
+                .then(each(Shape::PerRow, How::Sum, 3))
+                .then(each(Shape::PerColumn, How::Max, 3))
+                .amax("largest");
+            let gemm = Gemm::new(m, n, 2).element::<f32>().batch(batch).epilogue(epilogue);
+            let (a, b, d) = (dirty(16), dirty(16), dirty(16));
+            let (rows, columns, largest) = (dirty(6), dirty(6), dirty(1));
+            let arguments = Arguments::new(&a, &b, &d);
+            let arguments =
+                arguments.extra("rows", &rows).extra("columns", &columns).extra("largest", &largest);
+            gemm.plan(&device).unwrap().run(&arguments).unwrap();
+            let expected = |extent: usize, value: f32| {
+                let written = |i: usize| i / 3 < batch && i % 3 < extent;
+                (0..6).map(|i| if written(i) { value } else { 7.0 }).collect::<Vec<f32>>()
+            };
+            let case = format!("{m}x{n}, {batch} on {}", device.name());
+            assert_eq!(rows.to_vec().unwrap(), expected(m, 0.0), "{case}");
+            assert_eq!(columns.to_vec().unwrap(), expected(n, f32::NEG_INFINITY), "{case}");
+            assert_eq!(largest.to_vec().unwrap(), [0.0], "{case}");
+            assert_eq!(d.to_vec().unwrap(), [7.0; 16], "{case}");
+        }
+    }
+}
+
+#[test]
+fn reductions_before_two_columns_become_one_begin_anew() {
+    for device in available() {
+        let epilogue = Epilogue::new().column_sums("sums").swiglu();
+        let plan = Gemm::new(2, 4, 1).element::<f32>().epilogue(epilogue).plan(&device).unwrap();
+        let (a, b) = (device.upload(&[1.0f32; 2]).unwrap(), device.upload(&[1.0f32, 2.0, 3.0, 4.0]).unwrap());
+        let (d, sums) = (device.alloc::<f32>(4).unwrap(), device.upload(&[7.0f32; 4]).unwrap());
+        plan.run(&Arguments::new(&a, &b, &d).extra("sums", &sums)).unwrap();
+        assert_eq!(sums.to_vec().unwrap(), [2.0, 4.0, 6.0, 8.0], "{}", device.name());
+    }
+}
+
+#[test]
+fn relu_keeps_nan() {
+    fn check<T: Sample, R: Sample>(device: &Device) {
+        let factors = [-2.0, 3.0, f64::NAN, f64::NEG_INFINITY].map(T::of);
+        let (a, b) = (device.upload(&factors).unwrap(), device.upload(&[T::of(1.0)]).unwrap());
+        let types = Types::of(T::ELEMENT).with_result(R::ELEMENT);
+        let d = Gemm::new(4, 1, 1).types(types).epilogue(Epilogue::new().relu()).run(device, &a, &b).unwrap();
+        let found: Vec<f64> = d.to_vec::<R>().unwrap().into_iter().map(Sample::value).collect();
+        assert!(found[2].is_nan(), "{} {}: {found:?}", T::ELEMENT, device.name());
+        assert_eq!([found[0], found[1], found[3]], [0.0, 3.0, 0.0], "{}", device.name());
+    }
+    for device in available() {
+        check::<f32, f32>(&device);
+        check::<f64, f64>(&device);
+        check::<bf16, bf16>(&device);
+        check::<bf16, f32>(&device);
     }
 }
 

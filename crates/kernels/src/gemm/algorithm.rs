@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use tilewright_hardware::Gpu;
 
+use super::epilogue::reductions_of_nothing;
 use super::factor::Side;
 use super::model::{Prediction, Work, predict};
 use super::problem::Problem;
@@ -202,7 +203,7 @@ impl Algorithm {
         let seen = self.seen(problem);
         let mut recipe = self.kernel.recipe(&seen, gpu)?;
         if recipe.launches.is_empty() {
-            return Ok(recipe);
+            return Ok(reductions_of_nothing(problem));
         }
         // Each copy is of the factor as it lies, whatever becomes of the other.
         let turned = if self.transposed { problem.transposed() } else { problem.clone() };

@@ -97,7 +97,7 @@ impl Launch {
 /// The launches of a product, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Recipe {
-    /// What to launch. Nothing if the result has no elements.
+    /// What to launch. Nothing if nothing is written: results without elements.
     pub launches: Vec<Launch>,
     /// Bytes of scratch memory. Every run may find anything there.
     pub workspace: u64,

@@ -42,6 +42,29 @@ fn run_in(memory: &mut Simulator, problem: &Problem, arguments: &Arguments) -> R
             _ => member.floats::<f32>()?,
         }
     }
+    if problem.batch == 0 {
+        begin_without_members(memory, problem, arguments)?;
+    }
+    Ok(())
+}
+
+/// Results of reductions over a whole batch that has no members.
+fn begin_without_members(
+    memory: &mut Simulator,
+    problem: &Problem,
+    arguments: &Arguments,
+) -> Result<(), DeviceError> {
+    for operand in problem.epilogue.operands() {
+        let (Access::Reduce(how), Shape::One, Some(buffer)) =
+            (operand.access, operand.shape, arguments.named(&operand.name))
+        else {
+            continue;
+        };
+        let place = memory.at(buffer.address(), operand.element.bytes() as usize)?;
+        let mut bytes = memory.read(place)?;
+        put(operand.element, &mut bytes, 0, how.start());
+        memory.write(place, &bytes)?;
+    }
     Ok(())
 }
 
@@ -285,7 +308,7 @@ impl Member<'_> {
                 Access::Write => outputs.push((operand, place, bytes)),
                 Access::Reduce(how) => {
                     let mut bytes = bytes;
-                    for at in reduced(&operand, &d, member) {
+                    for at in reduced(&operand, problem, member) {
                         put(operand.element, &mut bytes, at, how.start());
                     }
                     outputs.push((operand, place, bytes));
@@ -369,11 +392,11 @@ impl Member<'_> {
 }
 
 /// The results of a reduction that begin anew with a member of a batch. One result for all begins with the first.
-fn reduced(operand: &ExtraOperand, d: &Matrix<'_>, member: u32) -> Vec<u64> {
+fn reduced(operand: &ExtraOperand, problem: &Problem, member: u32) -> Vec<u64> {
+    let (rows, columns) = operand.extents(problem);
     match operand.shape {
-        _ if d.rows == 0 || d.columns == 0 => Vec::new(),
-        Shape::PerRow => (0..d.rows).map(|row| operand.index(member, row, 0)).collect(),
-        Shape::PerColumn => (0..d.columns).map(|column| operand.index(member, 0, column)).collect(),
+        Shape::PerRow => (0..rows).map(|row| operand.index(member, row, 0)).collect(),
+        Shape::PerColumn => (0..columns).map(|column| operand.index(member, 0, column)).collect(),
         _ if member == 0 => vec![operand.index(0, 0, 0)],
         _ => Vec::new(),
     }

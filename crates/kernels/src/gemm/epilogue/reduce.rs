@@ -102,8 +102,10 @@ struct Slots {
 
 /// Space for so many elements for each member of a batch at the end of the workspace.
 fn reserve(recipe: &mut Recipe, problem: &Problem, elements: u64, element: Element) -> u64 {
-    let offset = recipe.workspace.next_multiple_of(256);
-    recipe.workspace = offset + u64::from(problem.batch) * elements * u64::from(element.bytes());
+    // What is more than a number is more than any device has: the run says so.
+    let offset = recipe.workspace.checked_next_multiple_of(256).unwrap_or(u64::MAX);
+    let bytes = u64::from(problem.batch).saturating_mul(elements).saturating_mul(element.bytes().into());
+    recipe.workspace = offset.saturating_add(bytes);
     offset
 }
 
@@ -209,6 +211,29 @@ pub fn with_reductions(
         }
     }
     Ok(recipe)
+}
+
+/// The launches for a product without elements: results of reductions get what no values make together, everything else has no
+/// elements either.
+pub(in crate::gemm) fn reductions_of_nothing(problem: &Problem) -> Recipe {
+    let launch = |(_, operand, how): (String, ExtraOperand, How)| {
+        let (rows, columns) = operand.extents(problem);
+        // No value is read, so any memory will do for them.
+        let mut launch = match operand.shape {
+            Shape::One => operand.reduce_all(how, 0, 0),
+            shape => {
+                let extent = if shape == Shape::PerRow { rows } else { columns };
+                let slots = Slots { offset: 0, count: 0, extent };
+                operand.reduce_slots(problem, how, &slots, operand.result(), operand.batch_stride)
+            }
+        };
+        for (_, binding) in launch.bindings.iter_mut().filter(|(name, _)| name == "values") {
+            *binding = operand.result();
+        }
+        launch
+    };
+    let launches = problem.epilogue.reductions().into_iter().map(launch);
+    Recipe { launches: launches.filter(|launch| !launch.grid.contains(&0)).collect(), ..Recipe::default() }
 }
 
 impl ExtraOperand {
