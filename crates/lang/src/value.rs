@@ -350,6 +350,14 @@ impl Val<u32> {
     }
 }
 
+impl Val<f32> {
+    /// `self / other` within 2 ulp, over the whole range: cheaper than the quotient rounded to nearest.
+    #[track_caller]
+    pub fn div_fast(self, other: impl Operand<f32>) -> Val<f32> {
+        self.binary(Opcode::Div, other, [Flags::FULL.into()])
+    }
+}
+
 impl<T: Float> Val<T> {
     /// The smaller; NaN if either is.
     #[track_caller]

@@ -878,3 +878,42 @@ fn distances_beyond_all_memory_are_refused_or_do_not_matter() {
         }
     }
 }
+
+#[test]
+fn activations_of_infinity_and_quotients_of_large_numbers_are_right() {
+    use tilewright::kernels::gemm::epilogue::Real;
+    let infinite =
+        [f32::NEG_INFINITY, f32::INFINITY, f32::NAN, -3e38, 3e38, -30.0, -1.0, 0.5].map(bf16::from_f32);
+    let large = [(3e38, 2e38), (2e-38, 2e-38), (-1e38, 3e38), (1.0, 0.0), (6.0, 3.0)];
+    for device in available() {
+        let one = device.upload(&[bf16::from_f32(1.0)]).unwrap();
+        let x = device.upload(&infinite).unwrap();
+        let functions: [(Epilogue, fn(f64) -> f64); 3] = [
+            (Epilogue::new().silu(), Real::silu),
+            (Epilogue::new().gelu(), Real::gelu),
+            (Epilogue::new().gelu_tanh(), Real::gelu_tanh),
+        ];
+        for (epilogue, function) in functions {
+            let text = epilogue.to_string();
+            let d = Gemm::new(8, 1, 1).epilogue(epilogue).run(&device, &x, &one).unwrap();
+            for (x, found) in infinite.iter().zip(d.to_vec::<bf16>().unwrap()) {
+                let (expected, found) = (function(x.to_f64()), found.to_f64());
+                let near = (found - expected).abs() <= 0.01 * expected.abs() + 1e-6;
+                let same = found == expected || near || found.is_nan() && expected.is_nan();
+                assert!(same, "{text} of {x}: {found}, {expected} on {}", device.name());
+            }
+        }
+        let (above, below): (Vec<f32>, Vec<f32>) = large.into_iter().unzip();
+        let divide = Epilogue::from(Expr::Sum / Expr::per_row("below", Element::F32));
+        let plan = Gemm::new(5, 1, 1).element::<bf16>().epilogue(divide).plan(&device).unwrap();
+        let a: Vec<bf16> = above.iter().copied().map(bf16::from_f32).collect();
+        let (a, below_it) = (device.upload(&a).unwrap(), device.upload(&below).unwrap());
+        let d = device.alloc::<bf16>(5).unwrap();
+        plan.run(&Arguments::new(&a, &one, &d).extra("below", &below_it)).unwrap();
+        for ((above, below), found) in above.iter().zip(&below).zip(d.to_vec().unwrap()) {
+            let (expected, found) = (above / below, found.to_f32());
+            let same = found == expected || (found - expected).abs() <= 0.01 * expected.abs();
+            assert!(same, "{above} / {below}: {found} on {}", device.name());
+        }
+    }
+}

@@ -113,6 +113,11 @@ pub trait Real:
     }
 }
 
+/// From here down the fast forms give zero: a clamp saves minus infinity, of which they would make NaN.
+const LOWEST_SILU: f32 = -128.0;
+const LOWEST_GELU: f32 = -20.0;
+const LOWEST_GELU_TANH: f32 = -11.0;
+
 /// An f32 of a kernel whose results have 16 or 8 bits: functions are the fast ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Fast(pub Val<f32>);
@@ -132,10 +137,9 @@ fast_operators!(Add add, Sub sub, Mul mul);
 
 impl Div for Fast {
     type Output = Fast;
-    #[allow(clippy::suspicious_arithmetic_impl, reason = "one approximate reciprocal instead of a quotient")]
     #[track_caller]
     fn div(self, other: Fast) -> Fast {
-        Fast(self.0 * other.0.recip_fast())
+        Fast(self.0.div_fast(other.0))
     }
 }
 
@@ -221,15 +225,15 @@ impl Real for Fast {
     }
     #[track_caller]
     fn silu(self) -> Fast {
-        Fast(self.0.silu_fast())
+        Fast(self.0.max_nan(LOWEST_SILU).silu_fast())
     }
     #[track_caller]
     fn gelu(self) -> Fast {
-        Fast(self.0.gelu_fast())
+        Fast(self.0.max_nan(LOWEST_GELU).gelu_fast())
     }
     #[track_caller]
     fn gelu_tanh(self) -> Fast {
-        Fast(self.0.gelu_tanh_fast())
+        Fast(self.0.max_nan(LOWEST_GELU_TANH).gelu_tanh_fast())
     }
     #[track_caller]
     fn relu(self) -> Fast {
