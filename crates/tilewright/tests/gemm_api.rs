@@ -917,3 +917,31 @@ fn activations_of_infinity_and_quotients_of_large_numbers_are_right() {
         }
     }
 }
+
+#[test]
+fn a_fixed_workspace_enters_the_choice() {
+    let device = Device::simulator();
+    let gemm = Gemm::new(32, 64, 1024).element::<f32>();
+    // Left alone, it would take more.
+    assert!(gemm.plan(&device).unwrap().workspace_bytes() > 1024);
+    let (a, b) = (device.upload(&[1.0f32; 32 * 1024]).unwrap(), device.upload(&[1.0f32; 64 * 1024]).unwrap());
+    for bytes in [0, 1024] {
+        let workspace = Workspace::with_bytes(&device, bytes).unwrap();
+        let planner = Planner::new(&device).with_workspace(&workspace);
+        let plan = planner.plan(&gemm).unwrap();
+        assert!(plan.workspace_bytes() <= bytes as u64);
+        let d = device.alloc::<f32>(32 * 64).unwrap();
+        planner.run(&gemm, &Arguments::new(&a, &b, &d)).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [1024.0; 32 * 64]);
+        // What was measured to be best for the class takes too much; what the caller insists on is an error.
+        let greedy = gemm.plan(&device).unwrap().algorithm().unwrap();
+        planner.prefer(&gemm, greedy).unwrap();
+        planner.run(&gemm, &Arguments::new(&a, &b, &d)).unwrap();
+        let error = planner.run(&gemm.clone().algorithm(greedy), &Arguments::new(&a, &b, &d));
+        assert!(
+            refusal(error).starts_with(&format!("the workspace: found {bytes} bytes, expected at least "))
+        );
+    }
+    let growing = Planner::new(&device).with_workspace(&Workspace::new(&device));
+    assert!(growing.plan(&gemm).unwrap().workspace_bytes() > 1024);
+}

@@ -283,14 +283,19 @@ impl Gemm {
         known: Option<Algorithm>,
     ) -> Result<Plan, Error> {
         let problem = self.problem()?;
+        let most = workspace.most();
+        let fits = |algorithm: &Algorithm| {
+            let recipe = algorithm.recipe(&problem, &device.chip());
+            recipe.is_ok_and(|recipe| most.is_none_or(|most| recipe.workspace <= most))
+        };
         let explicit = match &self.choice {
-            Choice::Best => known,
+            Choice::Best => known.filter(|algorithm| most.is_none() || fits(algorithm)),
             Choice::Algorithm(algorithm) => Some(*algorithm),
             Choice::Text(text) => Some(text.parse()?),
         };
         let method = match (explicit, device.kind()) {
             (None, DeviceKind::Cpu) => Method::Cpu,
-            (explicit, _) => Method::Kernels(choose(device, &problem, explicit)?),
+            (explicit, _) => Method::Kernels(choose(device, &problem, explicit, most)?),
         };
         Ok(Plan::new(device, problem, method, workspace.clone()))
     }
@@ -356,8 +361,13 @@ impl Gemm {
     }
 }
 
-/// An algorithm with its launches: the given one, or the first that can be made.
-fn choose(device: &Device, problem: &Problem, explicit: Option<Algorithm>) -> Result<Kernels, Error> {
+/// An algorithm with its launches: the given one, or the first that takes no more scratch memory than there is; if none does, the first.
+fn choose(
+    device: &Device,
+    problem: &Problem,
+    explicit: Option<Algorithm>,
+    most: Option<u64>,
+) -> Result<Kernels, Error> {
     let chip = device.chip();
     let candidates = match explicit {
         Some(algorithm) => {
@@ -369,6 +379,14 @@ fn choose(device: &Device, problem: &Problem, explicit: Option<Algorithm>) -> Re
         return Err(GemmError::Kernel("there is no candidate".to_owned()).into());
     };
     let recipe = chosen.algorithm.recipe(problem, &chip)?;
+    if let Some(most) = most.filter(|most| recipe.workspace > *most) {
+        for candidate in &candidates[1..] {
+            let recipe = candidate.algorithm.recipe(problem, &chip)?;
+            if recipe.workspace <= most {
+                return Ok(Kernels { chosen: candidate.clone(), recipe, candidates });
+            }
+        }
+    }
     Ok(Kernels { chosen, recipe, candidates })
 }
 

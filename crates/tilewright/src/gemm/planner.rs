@@ -52,7 +52,18 @@ impl Planner {
         Planner { device: device.clone(), workspace: Workspace::new(device), known: Mutex::default() }
     }
 
-    /// The same with scratch memory of the caller, which never grows.
+    /// The same with scratch memory of the caller. If that is of a [size that stays](Workspace::with_bytes), only algorithms that get by
+    /// with it are chosen.
+    ///
+    /// ```
+    /// use tilewright::gemm::{Gemm, Planner, Workspace};
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::simulator();
+    /// let planner = Planner::new(&device).with_workspace(&Workspace::with_bytes(&device, 1024)?);
+    /// assert!(planner.plan(&Gemm::new(32, 64, 1024).element::<f32>())?.workspace_bytes() <= 1024);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn with_workspace(self, workspace: &Workspace) -> Planner {
         Planner { workspace: workspace.clone(), ..self }

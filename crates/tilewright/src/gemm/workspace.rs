@@ -70,6 +70,11 @@ impl Workspace {
         self.lock().buffer.as_ref().map_or(0, Buffer::bytes)
     }
 
+    /// Bytes that it has at most; none if it grows.
+    pub(super) fn most(&self) -> Option<u64> {
+        (!self.grows).then(|| self.bytes())
+    }
+
     pub(super) fn device(&self) -> &Device {
         &self.device
     }
