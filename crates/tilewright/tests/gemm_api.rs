@@ -945,3 +945,28 @@ fn a_fixed_workspace_enters_the_choice() {
     let growing = Planner::new(&device).with_workspace(&Workspace::new(&device));
     assert!(growing.plan(&gemm).unwrap().workspace_bytes() > 1024);
 }
+
+#[test]
+fn reductions_suit_batches_and_types() {
+    fn check<T: Sample>(device: &Device) {
+        let epilogue = Epilogue::new().row_sums("rows").column_max("columns").amax("largest");
+        let plan = Gemm::new(2, 3, 1).element::<T>().batch(2).epilogue(epilogue).plan(device).unwrap();
+        let upload =
+            |values: &[f64]| device.upload(&values.iter().map(|&x| T::of(x)).collect::<Vec<T>>()).unwrap();
+        let (a, b) = (upload(&[1.0, 2.0, 3.0, -4.0]), upload(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+        let (d, rows, columns, largest) =
+            (upload(&[7.0; 12]), upload(&[7.0; 4]), upload(&[7.0; 6]), upload(&[7.0]));
+        let arguments = Arguments::new(&a, &b, &d).extra("rows", &rows);
+        plan.run(&arguments.extra("columns", &columns).extra("largest", &largest)).unwrap();
+        let numbers = |buffer: &tilewright::device::Buffer<T>| -> Vec<f64> {
+            buffer.to_vec().unwrap().into_iter().map(Sample::value).collect()
+        };
+        assert_eq!(numbers(&rows), [6.0, 12.0, 45.0, -60.0], "{} {}", T::ELEMENT, device.name());
+        assert_eq!(numbers(&columns), [2.0, 4.0, 6.0, 12.0, 15.0, 18.0], "{} {}", T::ELEMENT, device.name());
+        assert_eq!(numbers(&largest), [24.0], "{} {}", T::ELEMENT, device.name());
+    }
+    for device in available() {
+        check::<f32>(&device);
+        check::<f64>(&device);
+    }
+}

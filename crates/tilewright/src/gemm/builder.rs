@@ -259,6 +259,7 @@ impl Gemm {
             d: d.placement((m, columns)),
             epilogue: self.epilogue.clone(),
         };
+        problem.epilogue = self.epilogue.fitted(&problem);
         problem.check()?;
         problem.epilogue = problem.epilogue.widened(&problem, |operand| {
             let said = self.extras.iter().find(|(name, _)| *name == operand.name);

@@ -97,6 +97,8 @@ pub struct ExtraOperand {
     pub width: u32,
     /// Whether it has a column for each column of the product, where D has one for two of them.
     pub(super) before_pairs: bool,
+    /// Whether element and batch stride are those that suit the problem, once it is known.
+    pub(super) fits: bool,
 }
 
 impl ExtraOperand {
@@ -104,7 +106,16 @@ impl ExtraOperand {
     #[must_use]
     pub fn new(name: &str, element: Element, shape: Shape) -> ExtraOperand {
         let (name, access) = (name.to_owned(), Access::Read);
-        ExtraOperand { name, element, shape, batch_stride: 0, access, width: 1, before_pairs: false }
+        ExtraOperand {
+            name,
+            element,
+            shape,
+            batch_stride: 0,
+            access,
+            width: 1,
+            before_pairs: false,
+            fits: false,
+        }
     }
 
     /// The same with elements of its own for each member of a batch, so many after those of the one before. Matrices say this in their

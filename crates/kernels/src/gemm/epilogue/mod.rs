@@ -168,7 +168,8 @@ impl Epilogue {
         self.then(|x| x.store(name, element, placement))
     }
 
-    /// Writes the sum of each row of what was there before, and goes on with it.
+    /// Writes the sum of each row of what was there before, and goes on with it: f32, or f64 where sums are. Members of a batch have rows
+    /// of their own, which lie one after the other; [`Expr::reduce`] takes other strides.
     #[must_use]
     pub fn row_sums(self, name: &str) -> Epilogue {
         self.reduce(name, Shape::PerRow, How::Sum)
@@ -200,7 +201,8 @@ impl Epilogue {
     }
 
     fn reduce(self, name: &str, shape: Shape, how: How) -> Epilogue {
-        self.then(|x| x.reduce(ExtraOperand::new(name, Element::F32, shape), how))
+        let operand = ExtraOperand { fits: true, ..ExtraOperand::new(name, Element::F32, shape) };
+        self.then(|x| x.reduce(operand, how))
     }
 
     /// Zero instead of negative values.
@@ -358,6 +360,27 @@ impl Epilogue {
         let mut operands = Vec::new();
         collect(&self.result, false, &mut operands);
         operands
+    }
+
+    /// The same where results of [`row_sums`](Epilogue::row_sums) and its like are of the type that the epilogue computes in, those of a
+    /// member of the batch right after those of the one before.
+    #[must_use]
+    pub fn fitted(&self, problem: &Problem) -> Epilogue {
+        let (described, element) = (self.operands(), self.computes_in(&problem.types));
+        let fit = |operand: &ExtraOperand| {
+            if !operand.fits {
+                return operand.clone();
+            }
+            let known = described.iter().find(|known| known.name == operand.name).unwrap_or(operand);
+            let (rows, columns) = known.extents(problem);
+            let batch_stride = match known.shape {
+                Shape::PerRow if problem.batch > 1 => rows.into(),
+                Shape::PerColumn if problem.batch > 1 => columns.into(),
+                _ => 0,
+            };
+            ExtraOperand { element, batch_stride, fits: false, ..operand.clone() }
+        };
+        self.result.with_parts(&fit, &|pick| *pick).into()
     }
 
     /// The same with operands that are accessed as widely as the problem allows: `alignment` says for each how many bytes its
