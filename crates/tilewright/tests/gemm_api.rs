@@ -970,3 +970,35 @@ fn reductions_suit_batches_and_types() {
         check::<f64>(&device);
     }
 }
+
+#[test]
+fn what_was_not_understood_is_said() {
+    let device = Device::cpu();
+    let addresses = device.upload(&[0u64; 2]).unwrap();
+    let arguments = Arguments::new(&addresses, &addresses, &addresses);
+    let error = refusal(Planner::new(&device).run(&Gemm::new(4, 4, 4).batch(2).pointers(), &arguments));
+    assert!(
+        error.starts_with("the types: found none, expected those of factors, sums and result; give"),
+        "{error}"
+    );
+    let gemm = Gemm::new(4, 4, 4).element::<f32>();
+    assert_eq!(
+        refusal(gemm.clone().configuration("swap").plan(&device)),
+        "configuration swap: it names no kernel, expected one of a family before it: hopper, ampere, simt, gemv"
+    );
+    let dense = Placement::dense(Storage::RowMajor, 4, 4);
+    let gemm =
+        gemm.epilogue(Epilogue::new().bias_per_column("b", Element::F32).residual("x", Element::F32, dense));
+    let aligned = |name: &str, bytes: u32| refusal(gemm.clone().alignment_of(name, bytes).plan(&device));
+    assert_eq!(
+        aligned("unknown", 4),
+        "the alignment of operand `unknown`: found no such operand, expected one of the epilogue's operands: b, x; \
+         check the name"
+    );
+    assert!(aligned("x", 4).ends_with("found a matrix, expected a vector; say `alignment` in its placement"));
+    for bytes in [0, 3] {
+        let expected = format!("the alignment of operand `b`: found {bytes}, expected a power of two; ");
+        assert!(aligned("b", bytes).starts_with(&expected), "{}", aligned("b", bytes));
+    }
+    gemm.alignment_of("b", 4).plan(&device).unwrap();
+}

@@ -169,6 +169,13 @@ impl FromStr for Algorithm {
     fn from_str(text: &str) -> Result<Algorithm, GemmError> {
         let (ours, kernel): (Vec<&str>, Vec<&str>) =
             text.split_whitespace().partition(|word| [SWAP, REPACK_A, REPACK_B].contains(word));
+        if kernel.is_empty() && !ours.is_empty() {
+            let families = KernelConfig::FAMILIES.join(", ");
+            return Err(GemmError::Config {
+                config: text.to_owned(),
+                reason: format!("it names no kernel, expected one of a family before it: {families}"),
+            });
+        }
         Ok(Algorithm {
             transposed: ours.contains(&SWAP),
             repack_a: ours.contains(&REPACK_A),

@@ -1,7 +1,7 @@
 //! [`Gemm`]: says which product is wanted, step by step.
 
 use tilewright_hardware::Element;
-use tilewright_kernels::gemm::epilogue::Epilogue;
+use tilewright_kernels::gemm::epilogue::{Epilogue, ExtraOperand, Shape};
 use tilewright_kernels::gemm::{
     self, Accumulation, Algorithm, Batching, Candidate, GemmError, Placement, Problem, Storage, Types,
 };
@@ -261,11 +261,35 @@ impl Gemm {
         };
         problem.epilogue = self.epilogue.fitted(&problem);
         problem.check()?;
+        self.check_alignments()?;
         problem.epilogue = problem.epilogue.widened(&problem, |operand| {
             let said = self.extras.iter().find(|(name, _)| *name == operand.name);
             said.map_or(WIDEST, |&(_, alignment)| alignment.min(WIDEST))
         });
         Ok(problem)
+    }
+
+    /// Whether what was said of the addresses of vectors is about vectors of the epilogue, and possible.
+    fn check_alignments(&self) -> Result<(), Error> {
+        let operands = self.epilogue.operands();
+        for (name, alignment) in &self.extras {
+            let argument = format!("the alignment of operand `{name}`");
+            let Some(operand) = operands.iter().find(|operand| operand.name == *name) else {
+                let known: Vec<&str> = operands.iter().map(|operand| operand.name.as_str()).collect();
+                let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                let expected = format!("one of the epilogue's operands: {known}");
+                return Err(Error::argument(argument, "no such operand", expected, "check the name"));
+            };
+            if is_matrix(operand) {
+                let remedy = "say `alignment` in its placement";
+                return Err(Error::argument(argument, "a matrix", "a vector", remedy));
+            }
+            if !alignment.is_power_of_two() {
+                let remedy = "say which power of two the address is a multiple of";
+                return Err(Error::argument(argument, alignment.to_string(), "a power of two", remedy));
+            }
+        }
+        Ok(())
     }
 
     /// Decides how to compute it on a device.
@@ -332,6 +356,8 @@ impl Gemm {
         let gemm = self.clone();
         match self.types {
             Some(_) => gemm,
+            // Addresses do not say what lies there: whoever plans asks for types.
+            None if self.batching == Batching::Pointers => gemm,
             None => gemm.types(Types { b: b.element(), ..Types::of(a.element()) }),
         }
     }
@@ -348,8 +374,11 @@ impl Gemm {
                 }
             }
         }
+        let operands = self.epilogue.operands();
         for (name, buffer) in &arguments.extras {
-            if self.extras.iter().all(|(known, _)| known != name) && buffer.alignment() < WIDEST {
+            let vector = |operand: &ExtraOperand| operand.name == *name && !is_matrix(operand);
+            let said = self.extras.iter().any(|(known, _)| known == name);
+            if !said && buffer.alignment() < WIDEST && operands.iter().any(vector) {
                 gemm.extras.push((name.clone(), buffer.alignment()));
             }
         }
@@ -389,6 +418,10 @@ fn choose(
         }
     }
     Ok(Kernels { chosen, recipe, candidates })
+}
+
+fn is_matrix(operand: &ExtraOperand) -> bool {
+    matches!(operand.shape, Shape::Matrix(_))
 }
 
 /// Memory for elements whose type is a value.
