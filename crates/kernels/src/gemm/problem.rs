@@ -29,6 +29,14 @@ impl Storage {
 }
 
 /// How a matrix lies in memory.
+///
+/// ```
+/// use tilewright_kernels::gemm::{Placement, Storage};
+///
+/// // The first 48 of 64 columns.
+/// let part = Placement { leading: 64, ..Placement::dense(Storage::RowMajor, 100, 48) };
+/// assert_eq!(part.transposed().storage, Storage::ColumnMajor);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// Which index is contiguous.
@@ -100,6 +108,14 @@ impl Placement {
 }
 
 /// The types of a product.
+///
+/// ```
+/// use tilewright_hardware::Element;
+/// use tilewright_kernels::gemm::Types;
+///
+/// let types = Types::of(Element::BF16).with_result(Element::F32);
+/// assert_eq!((types.a, types.accumulate, types.d), (Element::BF16, Element::F32, Element::F32));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Types {
     /// Left factor. [`Element::TF32`] is memory of f32 that tensor cores multiply with ten bits of mantissa.
@@ -184,6 +200,16 @@ impl Types {
 }
 
 /// How sums of 8-bit floats are kept. The tensor cores of Hopper add them with fewer bits than f32 has.
+///
+/// ```
+/// use tilewright_hardware::Element;
+/// use tilewright_kernels::gemm::{Accumulation, Problem, Types};
+///
+/// let problem = Problem::new(64, 64, 4096, Types::of(Element::E4M3));
+/// assert_eq!(problem.accumulation, Accumulation::Fast);
+/// let exact = Problem { accumulation: Accumulation::Promoted, ..problem };
+/// assert!(exact.check().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Accumulation {
     /// In the tensor core, from first to last.
@@ -206,6 +232,15 @@ pub enum Batching {
 /// `D = epilogue(A * B)`, and what is known about its matrices before any memory is.
 ///
 /// A is (m, k), B is (k, n), C and D are (m, n) as far as the [`epilogue`](Epilogue) leaves the extents alone.
+///
+/// ```
+/// use tilewright_hardware::Element;
+/// use tilewright_kernels::gemm::{Problem, Types};
+///
+/// let problem = Problem { batch: 2, ..Problem::new(64, 32, 16, Types::of(Element::BF16)) };
+/// assert!(problem.check().is_ok());
+/// assert_eq!(problem.flops(), 2.0 * 2.0 * 64.0 * 32.0 * 16.0);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// Rows of A and D.

@@ -11,8 +11,7 @@ use crate::device::{Device, DynBuffer};
 /// What a run takes: A, B and D always, the others if the [epilogue](crate::kernels::gemm::epilogue::Epilogue) asks for them.
 ///
 /// ```
-/// use tilewright::gemm::{Arguments, Gemm};
-/// use tilewright::kernels::gemm::epilogue::Epilogue;
+/// use tilewright::gemm::{Arguments, Epilogue, Gemm};
 /// use tilewright::prelude::*;
 ///
 /// let device = Device::cpu();

@@ -86,8 +86,7 @@ enum Choice {
 /// Weights as most frameworks store them, one row for each output, are a column-major B: that is what tensor cores read fastest.
 ///
 /// ```
-/// use tilewright::gemm::{Arguments, Gemm};
-/// use tilewright::kernels::gemm::Storage;
+/// use tilewright::gemm::{Arguments, Gemm, Storage};
 /// use tilewright::prelude::*;
 ///
 /// let device = Device::cpu();
@@ -221,6 +220,15 @@ impl Gemm {
     }
 
     /// By the algorithm of this text, as [`Algorithm`] is displayed.
+    ///
+    /// ```
+    /// use tilewright::gemm::Gemm;
+    /// use tilewright::prelude::*;
+    ///
+    /// let gemm = Gemm::new(64, 64, 48).element::<f32>().configuration("simt 64x64x16 4x4 s3 g8 p1");
+    /// assert_eq!(gemm.plan(&Device::simulator())?.candidates().len(), 1);
+    /// # Ok::<(), tilewright::gemm::Error>(())
+    /// ```
     #[must_use]
     pub fn configuration(mut self, text: &str) -> Gemm {
         self.choice = Choice::Text(text.to_owned());

@@ -52,3 +52,11 @@ pub use plan::Plan;
 pub use planner::Planner;
 pub use run::{Operands, Prepared};
 pub use workspace::Workspace;
+
+// What descriptions of products are made of, under the name under which they are used.
+pub use tilewright_kernels::gemm::epilogue::{
+    Access, Epilogue, Expr, ExtraOperand, Formula, How, Real, Shape,
+};
+pub use tilewright_kernels::gemm::{
+    Accumulation, Algorithm, Batching, Candidate, GemmError, Placement, Problem, Storage, Types,
+};

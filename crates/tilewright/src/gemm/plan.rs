@@ -125,6 +125,15 @@ impl Plan {
     }
 
     /// All algorithms that were considered, by their predicted times; only the chosen one if the caller has chosen, none on the CPU.
+    ///
+    /// ```
+    /// use tilewright::gemm::Gemm;
+    /// use tilewright::prelude::*;
+    ///
+    /// let plan = Gemm::new(64, 64, 64).element::<f32>().plan(&Device::simulator())?;
+    /// assert!(plan.candidates().iter().any(|candidate| Some(candidate.algorithm) == plan.algorithm()));
+    /// # Ok::<(), tilewright::gemm::Error>(())
+    /// ```
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         self.kernels().map_or(&[], |kernels| &kernels.candidates)

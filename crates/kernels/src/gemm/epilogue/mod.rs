@@ -52,6 +52,16 @@ use super::recipe::{Binding, Operand};
 /// What happens to the sums of a product on their way to D.
 ///
 /// Methods apply to what was there before: `Epilogue::new().alpha().relu()` is `relu(alpha * sum)`.
+///
+/// ```
+/// use tilewright_hardware::Element;
+/// use tilewright_kernels::gemm::epilogue::Epilogue;
+///
+/// let epilogue = Epilogue::new().alpha().bias_per_column("bias", Element::BF16).relu();
+/// assert_eq!(epilogue.to_string(), "relu((($alpha * sum) + [column bias:bf16]))");
+/// assert_eq!(epilogue.scalars(), ["alpha"]);
+/// assert_eq!(epilogue.operands()[0].name, "bias");
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Epilogue {
     result: Expr,
