@@ -441,6 +441,66 @@ fn rows_that_are_done_survive_the_program() {
     assert!(!json.exists());
 }
 
+#[test]
+fn a_bias_of_bytes_is_measured_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("r.json");
+    let output = bench(
+        &[
+            &["gemm", "--device", "cpu", "--dtype", "i8", "--epilogue", "none,bias,bias+relu,bias+gelu"][..],
+            &[
+                "--shape",
+                "20x10x300",
+                "--check",
+                "--rounds",
+                "1",
+                "--sample",
+                "0",
+                "--json",
+                json.to_str().unwrap(),
+            ],
+        ]
+        .concat(),
+    );
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(rows(&json).len(), 4);
+}
+
+#[test]
+fn what_would_be_ignored_or_lost_is_refused_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("r.json");
+    let run = |more: &[&str]| {
+        let shape = [
+            "gemm", "--device", "cpu", "--dtype", "f32", "--shape", "4x4x4", "--rounds", "1", "--sample", "0",
+        ];
+        bench(&[&shape[..], &["--json", json.to_str().unwrap()], more].concat())
+    };
+    for option in ["--candidates", "--kinds"] {
+        let output = run(&[option, "3"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(error(&output).contains(&format!("{option}: found 3 on ")), "{output:?}");
+    }
+    let output = run(&["--plot", folder.path().join("no/such/x.svg").to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error(&output).contains("writing ") && error(&output).contains("x.svg"), "{output:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was measured");
+    // Rows of a run that was interrupted stay.
+    let partial = folder.path().join("r.json.partial");
+    std::fs::write(&partial, "rows").unwrap();
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        error(&output).contains("r.json.partial: found rows of a run that was interrupted"),
+        "{output:?}"
+    );
+    assert_eq!(std::fs::read_to_string(&partial).unwrap(), "rows");
+    std::fs::remove_file(&partial).unwrap();
+    let picture = folder.path().join("x.svg");
+    assert!(run(&["--plot", picture.to_str().unwrap()]).status.success());
+    assert!(json.exists() && picture.exists() && !partial.exists());
+}
+
 /// No number that was not measured: the README has the table of the results, or none.
 #[test]
 fn the_readme_shows_what_was_measured() {

@@ -80,6 +80,11 @@ pub(super) struct Finish {
 /// The operand of the epilogue that holds the bias.
 pub(super) const BIAS: &str = "bias";
 
+/// Its type: that of the result, but f32 for integers, to whose sums epilogues apply in f32.
+pub(super) fn bias_element(result: Element) -> Element {
+    if result.is_int() { Element::F32 } else { result }
+}
+
 /// Every finish with its name.
 const FINISHES: [(&str, Finish); 6] = [
     ("none", Finish { bias: false, activation: Activation::None }),
@@ -112,7 +117,8 @@ impl Finish {
     /// The same to the library, for results of this type.
     fn epilogue(self, result: Element) -> Epilogue {
         let epilogue = Epilogue::identity();
-        let epilogue = if self.bias { epilogue.bias_per_column(BIAS, result) } else { epilogue };
+        let epilogue =
+            if self.bias { epilogue.bias_per_column(BIAS, bias_element(result)) } else { epilogue };
         match self.activation {
             Activation::None => epilogue,
             Activation::Relu => epilogue.relu(),

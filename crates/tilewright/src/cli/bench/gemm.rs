@@ -18,7 +18,7 @@ use super::cublas::Peer;
 use super::memory::Memory;
 use super::ours::{Choice, Ours};
 use super::plot;
-use super::results::{Journal, Results, Row, Tried, write_whole};
+use super::results::{Journal, Results, Row, Tried, check_writable, write_whole};
 use super::shape::{self, SETS, Shape};
 use super::statistics::{Spread, geometric_mean, paired_ratio, rounded};
 use super::timing::{Contestant, Effort, race};
@@ -105,9 +105,13 @@ const PEER_ALGORITHMS: usize = 8;
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let cases = options.cases()?;
     let device = device(options.device.as_deref())?;
+    options.check_choice(&device)?;
     let library = options.library(&device)?;
     let head = head(&device, library);
     write_head(&head, &device, out)?;
+    if let Some(path) = &options.plot {
+        check_writable(path)?;
+    }
     let mut journal = Journal::begin(options.json.clone(), head)?;
     let bar = progress(cases.len());
     for case in &cases {
@@ -137,6 +141,19 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
 }
 
 impl Options {
+    /// The processor has no algorithms to choose from.
+    fn check_choice(&self, device: &Device) -> Result<(), Failure> {
+        let asked = [("--candidates", self.candidates, 1), ("--kinds", self.kinds, 0)];
+        match asked.into_iter().find(|(_, found, usual)| found != usual) {
+            Some((option, found, _)) if device.kind() == DeviceKind::Cpu => Err(Failure::Input(format!(
+                "{option}: found {found} on {}, expected a GPU, which has algorithms to choose from; \
+                 leave it out, or name a GPU with --device",
+                device.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// What cases of somebody else are measured by: all are checked, beside the peer where it is found.
     pub(super) fn checked(rounds: u32) -> Options {
         Options {

@@ -4,7 +4,7 @@ use tilewright::device::{Buffer, Device, DeviceError};
 use tilewright::kernels::gemm::Problem;
 
 use super::super::Failure;
-use super::case::footprint;
+use super::case::{bias_element, footprint};
 use super::check::{Inputs, poison};
 use super::data::Pattern;
 use super::timing::broken;
@@ -49,7 +49,7 @@ impl Memory {
         let b = several(device, Some(&inputs.b), b, count).map_err(broken)?;
         let d = several(device, None, d, count).map_err(broken)?;
         let copies = a.into_iter().zip(b).zip(d).map(|((a, b), d)| Copy { a, b, d }).collect();
-        let bias = u64::from(n) * u64::from(types.d.bytes());
+        let bias = u64::from(n) * u64::from(bias_element(types.d).bytes());
         let mut bias = several(device, Some(&inputs.bias), bias, 1).map_err(broken)?;
         Ok(Memory { copies, bias: bias.swap_remove(0) })
     }

@@ -7,7 +7,7 @@ use tilewright::gemm::{Arguments, Gemm, Operands, Plan, Prepared};
 use tilewright::kernels::gemm::{Algorithm, Operand, Problem, Recipe, Types, candidates};
 
 use super::super::Failure;
-use super::case::BIAS;
+use super::case::{BIAS, bias_element};
 use super::memory::Memory;
 use super::timing::{Contestant, broken};
 
@@ -121,7 +121,9 @@ impl Ours {
             let arguments =
                 Arguments::new(typed(&copy.a, types.a), typed(&copy.b, types.b), typed(&copy.d, types.d));
             let names = problem.epilogue.operands().into_iter().map(|operand| operand.name);
-            names.fold(arguments, |arguments, name| arguments.extra(&name, typed(&memory.bias, types.d)))
+            names.fold(arguments, |arguments, name| {
+                arguments.extra(&name, typed(&memory.bias, bias_element(types.d)))
+            })
         });
         let arguments = arguments.collect();
         Ok(Ours {

@@ -5,6 +5,8 @@
 //! program keeps the rows that were done, and nobody ever sees half of a file.
 
 use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -219,6 +221,7 @@ impl<R: DeserializeOwned> Results<R> {
 pub(super) struct Journal<R = Row> {
     pub(super) results: Results<R>,
     path: Option<PathBuf>,
+    claim: Option<Claim>,
     /// Whether the user was told that rows cannot be kept.
     warned: bool,
 }
@@ -226,11 +229,12 @@ pub(super) struct Journal<R = Row> {
 impl<R: Clone + Serialize> Journal<R> {
     /// Begins, and finds out whether the file can be written before anything is measured.
     pub(super) fn begin(path: Option<PathBuf>, results: Results<R>) -> Result<Journal<R>, Failure> {
-        let journal = Journal { results, path, warned: false };
+        let mut journal = Journal { results, path, claim: None, warned: false };
         if let Some(path) = &journal.path {
             if path.is_dir() {
                 return Err(Failure::Machine(format!("writing {}: it is a folder", path.display())));
             }
+            journal.claim = Some(Claim::new(partial(path))?);
             journal.keep(path)?;
         }
         Ok(journal)
@@ -239,6 +243,9 @@ impl<R: Clone + Serialize> Journal<R> {
     /// Adds a row. That it cannot be kept on disk is said once, and no reason to stop: the disk may be well again at the end.
     pub(super) fn add(&mut self, row: R) {
         self.results.entries.push(row);
+        if let Some(claim) = &mut self.claim {
+            claim.has_rows = true;
+        }
         let Some(Err(problem)) = self.path.as_ref().map(|path| self.keep(path)) else { return };
         if !self.warned {
             eprintln!("warning: {}; measuring goes on", problem.message());
@@ -260,13 +267,69 @@ impl<R: Clone + Serialize> Journal<R> {
             let _ = std::fs::remove_file(partial(path));
             return Ok(self.results);
         };
-        let elsewhere = std::env::temp_dir().join(path.file_name().unwrap_or("results.json".as_ref()));
-        let kept = match write_whole(&elsewhere, text.as_bytes()) {
-            Ok(()) => format!("the results are in {}", elsewhere.display()),
-            Err(_) => format!("what could be kept is in {}", partial(path).display()),
+        let kept = match write_elsewhere(path, text.as_bytes()) {
+            Some(elsewhere) => format!("the results are in {}", elsewhere.display()),
+            None => format!("what could be kept is in {}", partial(path).display()),
         };
         Err(Failure::Machine(format!("{}; {kept}", problem.message())))
     }
+}
+
+/// The file for rows that are done, which is this run's alone: what another left there, or still writes, stays.
+#[derive(Debug)]
+struct Claim {
+    path: PathBuf,
+    has_rows: bool,
+}
+
+impl Claim {
+    fn new(path: PathBuf) -> Result<Claim, Failure> {
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Ok(_) => Ok(Claim { path, has_rows: false }),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::Input(format!(
+                "{}: found rows of a run that was interrupted or still goes on, expected no such file; \
+                 move it away if you want to keep them, remove it if not, or give another name",
+                path.display()
+            ))),
+            Err(error) => Err(Failure::file("writing", &path, &error)),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // A run that ended before its first row leaves nothing that the next would stumble over.
+        if !self.has_rows {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Finds out whether a file can be written at the end, and leaves things as they are.
+pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
+    let existed = path.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| Failure::file("writing", path, &error))?;
+    if !existed {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Writes a file of that name to the folder for temporary files, under a number of its own if there is one already.
+fn write_elsewhere(path: &Path, bytes: &[u8]) -> Option<PathBuf> {
+    let name = path.file_name().unwrap_or("results.json".as_ref());
+    let numbered = |number: u32| {
+        let mut name = name.to_owned();
+        if number > 0 {
+            name.push(format!(".{number}"));
+        }
+        std::env::temp_dir().join(name)
+    };
+    // Claimed by being created: nothing of others is replaced.
+    let free = |path: &PathBuf| OpenOptions::new().write(true).create_new(true).open(path).is_ok();
+    let elsewhere = (0..100).map(numbered).find(free)?;
+    write_whole(&elsewhere, bytes).ok().map(|()| elsewhere)
 }
 
 /// Where rows are kept until all are done.
@@ -357,6 +420,42 @@ mod tests {
         assert_eq!(read(&path), all);
         assert!(all.complete && all.entries.len() == 2 && !partial.exists());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing temporary stays");
+    }
+
+    #[test]
+    fn what_another_run_left_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.json");
+        let partial = folder.path().join("results.json.partial");
+        let begin = || Journal::begin(Some(path.clone()), results());
+        let mut first = begin().unwrap();
+        first.add(row(1));
+        // While the first goes on, and when it was interrupted.
+        for _ in 0..2 {
+            let error = begin().unwrap_err();
+            assert!(matches!(&error, Failure::Input(text) if text.contains("interrupted")), "{error:?}");
+            assert_eq!(read(&partial).entries, [row(1)]);
+            first.path = None;
+        }
+        drop(first);
+        assert_eq!(read(&partial).entries, [row(1)]);
+        std::fs::remove_file(&partial).unwrap();
+        // One that ended before its first row is not in the way.
+        drop(begin().unwrap());
+        assert!(!partial.exists());
+        begin().unwrap().finish().unwrap();
+    }
+
+    #[test]
+    fn results_elsewhere_replace_nothing() {
+        let name = format!("bench-other-{}.json", std::process::id());
+        let taken = std::env::temp_dir().join(&name);
+        std::fs::write(&taken, "mine").unwrap();
+        let elsewhere = write_elsewhere(Path::new(&name), b"results").unwrap();
+        assert_eq!(std::fs::read_to_string(&taken).unwrap(), "mine");
+        assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "results");
+        std::fs::remove_file(&taken).unwrap();
+        std::fs::remove_file(&elsewhere).unwrap();
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::super::Failure;
 use super::gemm::{device, machine, progress};
 use super::ladder::extents;
 use super::peer::{Clock, Name, Peer};
-use super::results::{Journal, Results, write_whole};
+use super::results::{Journal, Results, check_writable, write_whole};
 use case::{Case, Op, SETS, Size};
 pub(super) use chart::draw;
 use measure::{Bench, effort};
@@ -175,6 +175,9 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
     let cases = cases(device.kind() == DeviceKind::Cuda)?;
     let what = if clock == Clock::Host { WHAT_CALLS } else { WHAT };
     // A file that cannot be written is noticed before peers are started.
+    if let Some(path) = &options.plot {
+        check_writable(path)?;
+    }
     let mut journal = Journal::begin(options.json.clone(), Results::<Row>::head(what, &device))?;
     let head = &mut journal.results;
     let mut missing = Vec::new();
