@@ -882,13 +882,14 @@ fn distances_beyond_all_memory_are_refused_or_do_not_matter() {
 #[test]
 fn activations_of_infinity_and_quotients_of_large_numbers_are_right() {
     use tilewright::kernels::gemm::epilogue::Real;
+    type Function = fn(f64) -> f64;
     let infinite =
         [f32::NEG_INFINITY, f32::INFINITY, f32::NAN, -3e38, 3e38, -30.0, -1.0, 0.5].map(bf16::from_f32);
     let large = [(3e38, 2e38), (2e-38, 2e-38), (-1e38, 3e38), (1.0, 0.0), (6.0, 3.0)];
     for device in available() {
         let one = device.upload(&[bf16::from_f32(1.0)]).unwrap();
         let x = device.upload(&infinite).unwrap();
-        let functions: [(Epilogue, fn(f64) -> f64); 3] = [
+        let functions: [(Epilogue, Function); 3] = [
             (Epilogue::new().silu(), Real::silu),
             (Epilogue::new().gelu(), Real::gelu),
             (Epilogue::new().gelu_tanh(), Real::gelu_tanh),
