@@ -13,7 +13,7 @@ use tilewright_hardware::Gpu;
 
 use super::epilogue::reductions_of_nothing;
 use super::factor::Side;
-use super::model::{Prediction, Work, predict};
+use super::model::{Model, Prediction, Work};
 use super::problem::Problem;
 use super::recipe::{Binding, MapBinding, Operand, Recipe};
 use super::repack::{Contiguous, repack};
@@ -241,22 +241,23 @@ impl Algorithm {
     /// As [`Algorithm::check`].
     pub fn predict(&self, problem: &Problem, gpu: &Gpu) -> Result<Prediction, GemmError> {
         self.check(problem, gpu)?;
-        Ok(self.predict_seen(&self.seen(problem), gpu))
+        Ok(self.predict_by(&Model::FITTED, &self.seen(problem), gpu))
     }
 
-    /// The same for a problem as the kernel sees it.
-    pub(super) fn predict_seen(&self, seen: &Problem, gpu: &Gpu) -> Prediction {
-        let mut predicted = predict(&self.kernel.work(seen, gpu), seen, gpu);
+    /// The same with other constants, for a problem as the kernel [sees](Algorithm::seen) it, unchecked.
+    #[must_use]
+    pub fn predict_by(&self, model: &Model, seen: &Problem, gpu: &Gpu) -> Prediction {
+        let mut predicted = model.predict(&self.kernel.work(seen, gpu), seen, gpu);
         let size = |rows: u32, columns: u32, bytes: u32| {
             f64::from(rows) * f64::from(columns) * f64::from(bytes) * f64::from(seen.batch)
         };
         if self.repack_a {
             let bytes = 2.0 * size(seen.m, seen.k, seen.types.a.bytes());
-            predicted = predicted.after_copy(gpu, "copy of A", bytes);
+            predicted = predicted.after_copy(model, gpu, "copy of A", bytes);
         }
         if self.repack_b {
             let bytes = 2.0 * size(seen.k, seen.n, seen.types.b.bytes());
-            predicted = predicted.after_copy(gpu, "copy of B", bytes);
+            predicted = predicted.after_copy(model, gpu, "copy of B", bytes);
         }
         predicted
     }
@@ -267,8 +268,9 @@ impl Algorithm {
         true
     }
 
-    /// The problem as the kernel sees it.
-    fn seen(&self, problem: &Problem) -> Problem {
+    /// The problem as the kernel sees it: transposed, with factors that were copied, if the algorithm does so.
+    #[must_use]
+    pub fn seen(&self, problem: &Problem) -> Problem {
         seen(problem, self.transposed, (self.repack_a, self.repack_b), self.kernel.contiguous())
     }
 

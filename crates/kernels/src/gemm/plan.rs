@@ -6,7 +6,7 @@ use super::GemmError;
 use super::algorithm::{Algorithm, KernelConfig, seen};
 use super::epilogue::Epilogue;
 use super::factor::Side;
-use super::model::Prediction;
+use super::model::{Model, Prediction};
 use super::problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
 use super::repack::Contiguous;
 
@@ -39,7 +39,7 @@ pub fn candidates(problem: &Problem, gpu: &Gpu) -> Result<Vec<Candidate>, GemmEr
                     continue;
                 }
                 let algorithm = Algorithm { transposed, repack_a, repack_b, kernel };
-                let predicted = algorithm.predict_seen(&inner, gpu);
+                let predicted = algorithm.predict_by(&Model::FITTED, &inner, gpu);
                 all.push(Candidate { algorithm, predicted });
             }
         }

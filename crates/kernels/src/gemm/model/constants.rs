@@ -1,85 +1,127 @@
 //! The numbers of the model: what is known of chips beyond the table of [`Gpu`](tilewright_hardware::Gpu)s, and of how well kernels of a
 //! kind use them.
 
-/// What is known of chips beyond the table of [`Gpu`]s, and of how well kernels of a kind use them. Rates are for each multiprocessor and
-/// clock. The test `model` of the front crate holds it against what was measured on an H200.
-pub(super) struct Constants {
-    /// Bytes between registers or tensor cores and shared memory: what its banks give.
-    pub(super) shared: f64,
-    /// Bytes from L2 to one multiprocessor while others rest, and to each of them if all ask; and what gets to each of them by way of its GPC, to
-    /// which comes only once what several of its multiprocessors ask for.
-    pub(super) l2: f64,
-    pub(super) l2_of_chip: f64,
-    pub(super) l2_of_gpc: f64,
-    /// Bytes of results that a multiprocessor stores.
-    pub(super) store: f64,
-    /// Bytes that a multiprocessor reads and writes when it copies a matrix that stays in L2.
-    pub(super) copy: f64,
-    /// Part of the peak of DRAM that products reach.
-    pub(super) dram: f64,
-    /// What it costs if many blocks ask for the same part of the larger factor instead of sharing it in a cluster, as a part of its bytes:
-    /// requests that meet on their way to DRAM are not always answered together.
-    pub(super) asked_again: f64,
-    /// The same if those who ask are clusters. Each keeps its own pace, since its blocks wait for each other, and gets away from the others.
-    pub(super) asked_apart: f64,
-    /// What it costs DRAM that blocks read the same again from L2, as a part of those bytes: both come the same way.
-    pub(super) in_the_way: f64,
-    /// Part of the peak of tensor cores that main loops reach if nothing else gets in their way, at the clocks that power allows in the long run.
-    pub(super) tensor: f64,
-    /// How much terms that happen at the same time get in each other's way: they add up as numbers raised to this power do.
-    pub(super) contention: i32,
-    /// Part of the multiprocessors that must ask for data to keep DRAM busy, in a first round of blocks and in a last one.
-    pub(super) askers: f64,
-    pub(super) late_askers: f64,
-    /// Part of the rate of tensor cores that instructions of warps reach on Hopper, whose full rate takes those of warpgroups (published:
-    /// about 62 %).
-    pub(super) warps_on_hopper: f64,
-    /// Part of the peak of f32 and f64 lanes that main loops reach; the rest are loads and addresses.
-    pub(super) lanes: f64,
-    /// Clocks that a load of a warp takes from multiplications of lanes (f32, 4096 cubed: both factors by 4 bytes cost 8 %).
-    pub(super) load_turns: f64,
-    /// Clocks from a request of memory to its arrival, under load.
-    pub(super) latency: f64,
-    /// Seconds from the end of one kernel to the first instruction of the next in a stream.
-    pub(super) launch: f64,
-    /// Seconds that clusters take to start together, and that their blocks wait for each other at the start and at the end.
-    pub(super) cluster: f64,
-    /// Instructions for each element of the result in the simplest epilogue: convert, stage, store.
-    pub(super) epilogue: f64,
-    /// Clocks for each element of the result and each vector that has an element for every column. A thread holds two rows and many
-    /// columns: elements of a row are loaded once, those of columns again and again. Seen from the other side columns are rows.
-    pub(super) vector: f64,
-    /// Clocks until partial sums are known to be complete, and the bytes of them that a multiprocessor writes and reads.
-    pub(super) partial_latency: f64,
-    pub(super) partial_store: f64,
-    pub(super) partial_load: f64,
-    /// What is left of that where warpgroups take turns: one writes while another multiplies.
-    pub(super) partial_in_turns: f64,
-    /// Clocks that blocks of a cluster take to find each other, and the bytes of sums that one gets from the others.
-    pub(super) joint_latency: f64,
-    pub(super) joint: f64,
-    /// How much longer main loops take whose blocks are at different steps of k: where a factor is not shared by blocks anyway; and where both
-    /// are, so that blocks find less of each other's data in L2, if each loads for itself.
-    pub(super) out_of_step: f64,
-    pub(super) out_of_step_alone: f64,
-    /// What is lost if clusters load, and as much again by the square of what they read over L2 (8192 x 8192 x 8192: 0.2 in all; 2048 x 4096 x
-    /// 14336: 0.4).
-    pub(super) out_of_step_in_clusters: f64,
-    /// The same where tiles are begun by some blocks and finished by others.
-    pub(super) assist: f64,
-    /// Part of the L2 cache that one operand can count on.
-    pub(super) l2_part: f64,
-    /// How much longer loads from L2 take of rows that all lie across two lines of the cache.
-    pub(super) across_lines: f64,
-    /// How much longer it takes warpgroups to multiply one tile together than each its own.
-    pub(super) cooperation: f64,
-    /// Bytes through L1 that are loaded when they are needed and not before.
-    pub(super) l1: f64,
-    /// Of kernels that read one factor once: seconds of one step of k, whose rows are loaded when they are needed; and for each round of blocks,
-    /// until the next has its first weights, and until a block has added to its sums those that others left.
-    pub(super) step: f64,
-    pub(super) round: f64,
-    pub(super) shared_sums: f64,
+/// The struct, and its fields by name for those who fit them.
+macro_rules! constants {
+    ($(#[$of:meta])* pub struct Constants { $( $(#[$doc:meta])* $name:ident, )* }) => {
+        $(#[$of])*
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        pub struct Constants {
+            $( $(#[$doc])* pub $name: f64, )*
+        }
+
+        impl Constants {
+            /// The names of all.
+            pub const NAMES: &[&str] = &[$(stringify!($name)),*];
+
+            /// The constant of that name.
+            #[must_use]
+            pub fn get(&self, name: &str) -> Option<f64> {
+                match name {
+                    $(stringify!($name) => Some(self.$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Changes the constant of that name; whether there is one.
+            pub fn set(&mut self, name: &str, value: f64) -> bool {
+                match name {
+                    $(stringify!($name) => self.$name = value,)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+
+constants! {
+    /// What is known of chips beyond the table of [`Gpu`](tilewright_hardware::Gpu)s, and of how well kernels of a kind use them. Rates are for each multiprocessor and
+    /// clock. The test `model` of the front crate holds it against what was measured on an H200.
+    pub struct Constants {
+        /// Bytes between registers or tensor cores and shared memory: what its banks give.
+        shared,
+        /// Bytes from L2 to one multiprocessor while others rest.
+        l2,
+        /// The same to each of them if all ask.
+        l2_of_chip,
+        /// What gets to each of them by way of its GPC, to which comes only once what several of its multiprocessors ask for.
+        l2_of_gpc,
+        /// Bytes of results that a multiprocessor stores.
+        store,
+        /// Bytes that a multiprocessor reads and writes when it copies a matrix that stays in L2.
+        copy,
+        /// Part of the peak of DRAM that products reach.
+        dram,
+        /// What it costs if many blocks ask for the same part of the larger factor instead of sharing it in a cluster, as a part of its bytes:
+        /// requests that meet on their way to DRAM are not always answered together.
+        asked_again,
+        /// The same if those who ask are clusters. Each keeps its own pace, since its blocks wait for each other, and gets away from the others.
+        asked_apart,
+        /// What it costs DRAM that blocks read the same again from L2, as a part of those bytes: both come the same way.
+        in_the_way,
+        /// Part of the peak of tensor cores that main loops reach if nothing else gets in their way, at the clocks that power allows in the long run.
+        tensor,
+        /// How much terms that happen at the same time get in each other's way: they add up as numbers raised to this power do. Whole.
+        contention,
+        /// Part of the multiprocessors that must ask for data to keep DRAM busy, in a first round of blocks.
+        askers,
+        /// The same in a last round.
+        late_askers,
+        /// Part of the rate of tensor cores that instructions of warps reach on Hopper, whose full rate takes those of warpgroups (published:
+        /// about 62 %).
+        warps_on_hopper,
+        /// Part of the peak of f32 and f64 lanes that main loops reach; the rest are loads and addresses.
+        lanes,
+        /// Clocks that a load of a warp takes from multiplications of lanes (f32, 4096 cubed: both factors by 4 bytes cost 8 %).
+        load_turns,
+        /// Clocks from a request of memory to its arrival, under load.
+        latency,
+        /// Seconds from the end of one kernel to the first instruction of the next in a stream.
+        launch,
+        /// Seconds that clusters take to start together, and that their blocks wait for each other at the start and at the end.
+        cluster,
+        /// Instructions for each element of the result in the simplest epilogue: convert, stage, store.
+        epilogue,
+        /// Clocks for each element of the result and each vector that has an element for every column. A thread holds two rows and many
+        /// columns: elements of a row are loaded once, those of columns again and again. Seen from the other side columns are rows.
+        vector,
+        /// Clocks until partial sums are known to be complete.
+        partial_latency,
+        /// Bytes of partial sums that a multiprocessor writes.
+        partial_store,
+        /// Bytes of partial sums that a multiprocessor reads.
+        partial_load,
+        /// What is left of that where warpgroups take turns: one writes while another multiplies.
+        partial_in_turns,
+        /// Clocks that blocks of a cluster take to find each other.
+        joint_latency,
+        /// Bytes of sums that a block gets from others of its cluster.
+        joint,
+        /// How much longer main loops take whose blocks are at different steps of k, where a factor is not shared by blocks anyway.
+        out_of_step,
+        /// The same where both are, so that blocks find less of each other's data in L2, if each loads for itself.
+        out_of_step_alone,
+        /// What is lost then if clusters load, and as much again by the square of what they read over L2 (8192 x 8192 x 8192: 0.2 in all; 2048 x 4096 x
+        /// 14336: 0.4).
+        out_of_step_in_clusters,
+        /// The same where tiles are begun by some blocks and finished by others.
+        assist,
+        /// Part of the L2 cache that one operand can count on.
+        l2_part,
+        /// How much longer loads from L2 take of rows that all lie across two lines of the cache.
+        across_lines,
+        /// How much longer it takes warpgroups to multiply one tile together than each its own.
+        cooperation,
+        /// Bytes through L1 that are loaded when they are needed and not before.
+        l1,
+        /// Of kernels that read one factor once: seconds of one step of k, whose rows are loaded when they are needed.
+        step,
+        /// Of the same: seconds from one round of blocks until the next has its first weights.
+        round,
+        /// Of the same: seconds, in each round, until a block has added to its sums those that others left.
+        shared_sums,
+    }
 }
 
 /// Kernels that the copy engine feeds: one warp asks for tiles, warpgroups multiply them, and neither takes the other's turns. So what happens
@@ -91,7 +133,7 @@ pub(super) struct Constants {
 /// `out_of_step_in_clusters` and `vector` were set by single comparisons on the same chip: what streams lose differs from run to run
 /// (8192 cubed of tf32: 2930 us in one and 3900 us in another), and the fit saw too little of it. A time also depends on the power that was drawn before, by 15 % where samples take
 /// 1 ms (256 x 28672 x 4096: 92 us by 9 samples of 1 ms, 107 us by as many of 5 ms, whatever the order of tiles); these took 4 ms.
-pub(super) const ENGINE: Constants = Constants {
+const ENGINE: Constants = Constants {
     shared: 128.0,
     l2: 116.0,
     l2_of_chip: 62.6,
@@ -103,7 +145,7 @@ pub(super) const ENGINE: Constants = Constants {
     asked_apart: 1.4,
     in_the_way: 0.0666,
     tensor: 0.725,
-    contention: 15,
+    contention: 15.0,
     askers: 0.819,
     late_askers: 0.857,
     warps_on_hopper: 0.62,
@@ -137,7 +179,7 @@ pub(super) const ENGINE: Constants = Constants {
 ///
 /// Set by comparisons of single products on an H200, and published numbers. Products of up to 10 us take 3 us longer than they would by the rest
 /// (217 of them), which is in `launch`.
-pub(super) const THREADS: Constants = Constants {
+const THREADS: Constants = Constants {
     shared: 240.0,
     l2: 83.0,
     l2_of_chip: f64::INFINITY,
@@ -149,7 +191,7 @@ pub(super) const THREADS: Constants = Constants {
     asked_apart: 0.4,
     in_the_way: 0.0,
     tensor: 0.81,
-    contention: 4,
+    contention: 4.0,
     askers: 0.72,
     late_askers: 0.8,
     warps_on_hopper: 0.62,
@@ -184,8 +226,39 @@ pub(super) const THREADS: Constants = Constants {
 ///
 /// Fitted to 125 times on an H200 (24 products of 1 to 16 rows), from which predictions are 11 % off, and such that these kernels are chosen where
 /// they were faster than those that the engine feeds. Large products come out up to a fifth too slow, where the engine is as fast anyway.
-pub(super) const STREAMED: Constants =
-    Constants { dram: 0.90, contention: 2, askers: 0.3, launch: 0.56e-6, ..THREADS };
+const STREAMED: Constants =
+    Constants { dram: 0.90, contention: 2.0, askers: 0.3, launch: 0.56e-6, ..THREADS };
+
+/// The constants of all kinds of kernels.
+///
+/// ```
+/// use tilewright_hardware::{Element, Gpu};
+/// use tilewright_kernels::gemm::model::Model;
+/// use tilewright_kernels::gemm::{Problem, Types, plan};
+///
+/// let (gpu, problem) = (Gpu::named("h200").unwrap(), Problem::new(8192, 8192, 8192, Types::of(Element::BF16)));
+/// let best = plan(&problem, gpu)?.algorithm;
+/// // What if memory and tensor cores were as they are, but launches took no time?
+/// let mut model = Model::FITTED;
+/// model.engine.launch = 0.0;
+/// let seen = best.seen(&problem);
+/// assert!(best.predict_by(&model, &seen, gpu).seconds() < best.predict(&problem, gpu)?.seconds());
+/// # Ok::<(), tilewright_kernels::gemm::GemmError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// Of kernels that the copy engine feeds.
+    pub engine: Constants,
+    /// Of kernels whose threads load what they multiply.
+    pub threads: Constants,
+    /// Of kernels that read one factor once, on Hopper.
+    pub streamed: Constants,
+}
+
+impl Model {
+    /// What plans are made with. The example `fit_model` of this crate holds it against times that were measured, and fits it.
+    pub const FITTED: Model = Model { engine: ENGINE, threads: THREADS, streamed: STREAMED };
+}
 
 /// Multiprocessors that get from L2 only once what several of them ask for at a time. They are those of a GPC, which has 16 or 18; they are not
 /// always at the same step, so it is as if there were fewer.

@@ -19,7 +19,7 @@ use tilewright_hardware::{Arch, Gpu, TensorKind};
 
 use super::epilogue::ExtraOperand;
 use super::problem::{Problem, Types};
-use constants::{Constants, THREADS};
+pub use constants::{Constants, Model};
 
 /// What multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ pub struct Prediction {
     /// Everything that takes time.
     pub terms: Vec<Term>,
     /// How much terms that happen at the same time get in each other's way.
-    contention: i32,
+    contention: f64,
 }
 
 /// What nothing takes.
@@ -181,7 +181,11 @@ impl Prediction {
     pub fn seconds(&self) -> f64 {
         let of =
             |counts| self.terms.iter().filter(move |term| term.counts == counts).map(|term| term.seconds);
-        let power = self.contention.max(1);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "a small whole number, which is quicker to raise to"
+        )]
+        let power = self.contention.max(1.0) as i32;
         let longest = of(Counts::Together).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let together: f64 = of(Counts::Together).map(|seconds| (seconds / longest).powi(power)).sum();
         longest * together.powf(1.0 / f64::from(power)) + of(Counts::Added).sum::<f64>()
@@ -207,15 +211,16 @@ impl Prediction {
 
     /// With what happens before: another launch that reads and writes memory.
     #[must_use]
-    pub(super) fn after_copy(self, gpu: &Gpu, name: &'static str, bytes: f64) -> Prediction {
+    pub(super) fn after_copy(self, model: &Model, gpu: &Gpu, name: &'static str, bytes: f64) -> Prediction {
+        let threads = &model.threads;
         // A matrix that fits is still in the cache when it is read again, and is written there first.
-        let from_cache = bytes / 2.0 < l2(gpu) * THREADS.l2_part;
+        let from_cache = bytes / 2.0 < l2(gpu) * threads.l2_part;
         let rate = if from_cache {
-            chip(gpu, THREADS.copy)
+            chip(gpu, threads.copy)
         } else {
-            dram(gpu, &THREADS, gpu.multiprocessors.into(), THREADS.askers)
+            dram(gpu, threads, gpu.multiprocessors.into(), threads.askers)
         };
-        self.with(Counts::Added, name, bytes / rate + THREADS.launch)
+        self.with(Counts::Added, name, bytes / rate + threads.launch)
     }
 }
 
@@ -277,14 +282,16 @@ impl Traffic {
     }
 }
 
-/// How long a configuration takes for a problem, as the kernel sees it: after transposing and repacking.
-#[must_use]
-pub fn predict(work: &Work, problem: &Problem, gpu: &Gpu) -> Prediction {
-    if problem.m == 0 || problem.n == 0 || problem.batch == 0 {
-        return Prediction::default();
-    }
-    match work {
-        Work::Tiled(tiled) => tiled.predict(problem, gpu),
-        Work::Streamed(streamed) => streamed.predict(problem, gpu),
+impl Model {
+    /// How long a configuration takes for a problem, as the kernel sees it: after transposing and repacking.
+    #[must_use]
+    pub fn predict(&self, work: &Work, problem: &Problem, gpu: &Gpu) -> Prediction {
+        if problem.m == 0 || problem.n == 0 || problem.batch == 0 {
+            return Prediction::default();
+        }
+        match work {
+            Work::Tiled(tiled) => tiled.predict(self, problem, gpu),
+            Work::Streamed(streamed) => streamed.predict(self, problem, gpu),
+        }
     }
 }

@@ -2,15 +2,14 @@
 
 use tilewright_hardware::{Arch, Gpu};
 
-use super::constants::{STREAMED, THREADS};
-use super::{Counts, Prediction, Streamed, Traffic, Unit, chip, dram};
+use super::{Counts, Model, Prediction, Streamed, Traffic, Unit, chip, dram};
 use crate::gemm::problem::{Problem, Types};
 
 impl Streamed {
     /// Blocks come in rounds: as many as the chip holds at a time, and what is left. A multiprocessor whose blocks have ended waits for the first
     /// weights of the next, unless it holds others meanwhile.
-    pub(super) fn predict(&self, problem: &Problem, gpu: &Gpu) -> Prediction {
-        let constants = if gpu.arch.supports(Arch::SM_90A) { &STREAMED } else { &THREADS };
+    pub(super) fn predict(&self, model: &Model, problem: &Problem, gpu: &Gpu) -> Prediction {
+        let constants = if gpu.arch.supports(Arch::SM_90A) { &model.streamed } else { &model.threads };
         let blocks = f64::from(problem.n.div_ceil(self.columns.max(1)))
             * f64::from(problem.batch)
             * f64::from(self.parts.max(1));

@@ -2,8 +2,8 @@
 
 use tilewright_hardware::Gpu;
 
-use super::constants::{Constants, ENGINE, FIRST_LOAD, GPC, THREADS};
-use super::{Band, Counts, Prediction, Split, Tiled, Traffic, Unit, chip, dram, l2};
+use super::constants::{FIRST_LOAD, GPC};
+use super::{Band, Constants, Counts, Model, Prediction, Split, Tiled, Traffic, Unit, chip, dram, l2};
 use crate::gemm::epilogue::{ExtraOperand, Shape};
 use crate::gemm::problem::{Placement, Problem, Types};
 
@@ -41,9 +41,9 @@ impl Tiled {
         }
     }
 
-    pub(super) fn predict(&self, problem: &Problem, gpu: &Gpu) -> Prediction {
+    pub(super) fn predict(&self, model: &Model, problem: &Problem, gpu: &Gpu) -> Prediction {
         let engine = self.load == [None; 2];
-        let constants = if engine { &ENGINE } else { &THREADS };
+        let constants = if engine { &model.engine } else { &model.threads };
         let [bm, bn, bk] = self.tile;
         let width = |element| f64::from(Types::in_memory(element).bytes());
         let (a_bytes, b_bytes) = (width(problem.types.a), width(problem.types.b));
