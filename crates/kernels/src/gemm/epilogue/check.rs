@@ -11,14 +11,25 @@ use crate::gemm::problem::{LARGEST_STRIDE, Problem, Storage};
 const ELEMENTS: [Element; 6] =
     [Element::F16, Element::BF16, Element::F32, Element::F64, Element::E4M3, Element::E5M2];
 
+/// Parts that an expression can have. Each is code for every element that a thread holds, and an expression that is used twice is there twice: a
+/// few steps of doubling would keep the compiler busy for ever.
+const MOST_PARTS: usize = 512;
+
 impl Epilogue {
     /// Whether it can be computed for a problem.
     ///
     /// # Errors
-    /// If the expression contradicts itself (two operands of one name, pairs of pairs), takes functions that the type it computes in
+    /// If the expression is too large, contradicts itself (two operands of one name, pairs of pairs), takes functions that the type it computes in
     /// does not have, or if a matrix does not fit the problem.
     pub fn check(&self, problem: &Problem) -> Result<(), GemmError> {
         let refuse = |reason: String| Err(GemmError::Epilogue { reason });
+        let mut parts = 0usize;
+        self.result().visit(&mut |_| parts += 1);
+        if parts > MOST_PARTS {
+            return refuse(format!(
+                "{parts} parts; expected at most {MOST_PARTS}; a value that is used twice is computed once in a formula of your own"
+            ));
+        }
         self.check_names().or_else(refuse)?;
         let paired = self.columns_for_one() > 1;
         check_part(self.result(), &Context { paired, picked: false, weighted: false }).or_else(refuse)?;
@@ -273,6 +284,14 @@ mod tests {
         fn apply<R: Real>(&self, x: &[R]) -> R {
             (x[0].exp() + R::of(1.0)).ln()
         }
+    }
+
+    #[test]
+    fn doubling_again_and_again_is_refused_at_once() {
+        let twice = |times: u32| (0..times).fold(Expr::Sum, |x, _| x.clone() * Expr::from(0.5) + x);
+        assert_eq!(message(twice(6), Types::of(BF16)), "fine");
+        let refused = message(twice(14), Types::of(BF16));
+        assert!(refused.contains("expected at most 512") && refused.contains("formula"), "{refused}");
     }
 
     #[test]
