@@ -417,26 +417,37 @@ fn on_a_gpu_speeds_are_held_against_a_copy() {
     }
 }
 
+/// A program that does not outlive the test, however that ends.
+struct EndedWithTheTest(std::process::Child);
+
+impl Drop for EndedWithTheTest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn rows_that_are_done_survive_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("r.json");
     let partial = folder.path().join("r.json.partial");
     // The second product would take for ever.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+    let child = Command::new(env!("CARGO_BIN_EXE_tilewright"))
         .args(["bench", "gemm", "--device", "cpu", "--dtype", "f32", "--shape", "4x4x4,8192x8192x8192"])
         .args(["--rounds", "1", "--sample", "0", "--json", json.to_str().unwrap()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let child = EndedWithTheTest(child);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !partial.exists() || rows(&partial).is_empty() {
         assert!(std::time::Instant::now() < deadline, "no row in a minute");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(child);
     assert_eq!(rows(&partial)[0]["shape"], "4x4x4");
     assert!(!json.exists());
 }

@@ -6,12 +6,13 @@
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
 use tilewright::cuda::Driver;
 use tilewright::device::{Device, DeviceKind};
 
@@ -234,8 +235,7 @@ impl<R: Clone + Serialize> Journal<R> {
             if path.is_dir() {
                 return Err(Failure::Machine(format!("writing {}: it is a folder", path.display())));
             }
-            journal.claim = Some(Claim::new(partial(path))?);
-            journal.keep(path)?;
+            journal.claim = Some(Claim::new(partial(path), journal.results.to_json()?.as_bytes())?);
         }
         Ok(journal)
     }
@@ -283,8 +283,14 @@ struct Claim {
 }
 
 impl Claim {
-    fn new(path: PathBuf) -> Result<Claim, Failure> {
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+    /// Makes the file with what it holds at first, so that nobody ever finds it empty.
+    fn new(path: PathBuf, bytes: &[u8]) -> Result<Claim, Failure> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
+        let made = NamedTempFile::new_in(folder).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.persist_noclobber(&path).map_err(|problem| problem.error)
+        });
+        match made {
             Ok(_) => Ok(Claim { path, has_rows: false }),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::Input(format!(
                 "{}: found rows of a run that was interrupted or still goes on, expected no such file; \
