@@ -1,0 +1,302 @@
+//! What cannot be computed, and what is said of it.
+
+use super::*;
+
+#[test]
+fn mistakes_in_the_description_are_explained() {
+    let device = Device::cpu();
+    let plan = |gemm: Gemm| refusal(gemm.plan(&device));
+    let gemm = || Gemm::new(4, 6, 8).element::<f32>();
+    assert_eq!(
+        plan(Gemm::new(4, 6, 8)),
+        "the types: found none, expected those of factors, sums and result; \
+         give them with `element::<bf16>()` or `types(..)`"
+    );
+    assert_eq!(
+        plan(gemm().leading_a(7)),
+        "matrix A (4 x 8, RowMajor): the leading dimension is 7, expected at least 8"
+    );
+    assert_eq!(
+        plan(gemm().batch(2).stride_d(23)),
+        "matrix D: the batch stride is 23, expected one that keeps members apart, since they are written: 24, \
+         or another at which no two share an element"
+    );
+    assert_eq!(
+        plan(gemm().configuration("hoper 128x128")),
+        "configuration hoper 128x128: the first word is `hoper`, expected the name of a family: \
+         hopper, ampere, simt, gemv"
+    );
+    assert!(plan(gemm().types(Types::of(Element::U64))).contains("there is no product of u64 and u64"));
+    assert!(
+        plan(Gemm::new(1 << 33, 1, 1).element::<f32>()).contains("m is 8589934592, expected at most"),
+        "{}",
+        plan(Gemm::new(1 << 33, 1, 1).element::<f32>())
+    );
+}
+
+#[test]
+fn mistakes_in_the_arguments_are_explained() {
+    for device in available() {
+        let name = device.name().to_owned();
+        let (a, b) = (device.upload(&[1.0f32; 32]).unwrap(), device.upload(&[1.0f32; 48]).unwrap());
+        let d = device.alloc::<f32>(24).unwrap();
+        let plan = Gemm::new(4, 6, 8).element::<f32>().plan(&device).unwrap();
+        let run = |arguments: &Arguments| refusal(plan.run(arguments));
+
+        assert_eq!(
+            run(&Arguments::new(&a, &a, &d)),
+            "B: found 32 elements, expected at least 48 (8 x 6, row-major, leading dimension 6); \
+             check extents, storage and leading dimension"
+        );
+        let wrong = device.upload(&[0i32; 32]).unwrap();
+        assert_eq!(
+            run(&Arguments::new(&wrong, &b, &d)),
+            "A: found a buffer of i32, expected a buffer of f32; \
+             upload the data in that type, or plan with `types` that say otherwise"
+        );
+        let elsewhere = Device::cpu().upload(&[0.0f32; 32]).unwrap();
+        assert_eq!(
+            run(&Arguments::new(&elsewhere, &b, &d)),
+            format!(
+                "A: found memory of another device, expected memory of the device of the plan ({name}); \
+                 upload the data there"
+            )
+        );
+        assert_eq!(
+            run(&Arguments::new(&a, &b, &a)),
+            "D: found memory that overlaps A, expected memory apart from A; give D memory of its own"
+        );
+        assert_eq!(
+            run(&Arguments::new(&a, &b, &d).c(&d)),
+            "C: found a buffer, expected none; \
+             the epilogue does not read C: plan with one that does, such as `Epilogue::linear()`"
+        );
+        assert_eq!(
+            run(&Arguments::new(&a, &b, &d).alpha(2.0)),
+            "the number `alpha`: found a value, expected one of the epilogue's numbers: none; \
+             plan with an epilogue that has it, such as `Epilogue::linear()` for alpha and beta"
+        );
+        let larger = device.upload(&[1.0f32; 33]).unwrap();
+        assert_eq!(
+            run(&Arguments::new(&larger.slice(1..).unwrap(), &b, &d)),
+            "A: found an address that is a multiple of 4 bytes, expected a multiple of 16, as planned; \
+             plan with `alignment_a(4)`, or run with a `Planner`, which looks"
+        );
+
+        let linear = Gemm::new(4, 6, 8).element::<f32>().epilogue(Epilogue::linear()).plan(&device).unwrap();
+        assert_eq!(
+            refusal(linear.run(&Arguments::new(&a, &b, &d))),
+            "C: found nothing, expected a buffer of f32 (4 x 6, row-major, leading dimension 6); \
+             the epilogue reads C: give it with `Arguments::c`"
+        );
+        let both = device.upload(&[1.0f32; 32]).unwrap();
+        assert!(
+            refusal(
+                linear
+                    .run(&Arguments::new(&a, &b, &both.slice(..24).unwrap()).c(&both.slice(4..28).unwrap()))
+            )
+            .starts_with(
+                "D: found memory that overlaps C, expected memory apart from C, or exactly that of C"
+            ),
+        );
+        let pointers = Gemm::new(4, 6, 8).element::<f32>().batch(3).pointers().plan(&device).unwrap();
+        assert_eq!(
+            refusal(pointers.run(&Arguments::new(&a, &b, &d))),
+            "A: found a buffer of f32, expected addresses as u64, one for each member of the batch; \
+             leave out `pointers()` if the matrices lie at a fixed distance"
+        );
+        let list = device.upload(&[0u64; 2]).unwrap();
+        assert_eq!(
+            refusal(pointers.run(&Arguments::new(&list, &list, &list))),
+            "A: found 2 addresses, expected 3, one for each member of the batch; give an address for each"
+        );
+        // And with the right arguments it still works.
+        plan.run(&Arguments::new(&a, &b, &d)).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [8.0; 24]);
+    }
+}
+
+#[test]
+fn mistakes_in_the_operands_of_epilogues_are_explained() {
+    let device = Device::cpu();
+    let (a, b) = (device.upload(&[1.0f32; 32]).unwrap(), device.upload(&[1.0f32; 48]).unwrap());
+    let d = device.alloc::<f32>(24).unwrap();
+    let epilogue = Epilogue::new().bias_per_column("bias", Element::F32).row_sums("sums");
+    let gemm = Gemm::new(4, 6, 8).element::<f32>().epilogue(epilogue);
+    let plan = gemm.plan(&device).unwrap();
+    let (bias, sums) = (device.upload(&[1.0f32; 6]).unwrap(), device.alloc::<f32>(4).unwrap());
+    let base = Arguments::new(&a, &b, &d);
+    let run = |arguments: Arguments| refusal(plan.run(&arguments));
+    assert_eq!(
+        run(base.clone().extra("sums", &sums)),
+        "operand `bias`: found nothing, expected 6 elements of f32; give it with `Arguments::extra(\"bias\", &buffer)`"
+    );
+    assert_eq!(
+        run(base.clone().extra("sums", &sums).extra("bias", &bias.slice(1..).unwrap())),
+        "operand `bias`: found 5 elements, expected at least 6; \
+         check the extents of the product and the shape in the epilogue"
+    );
+    assert_eq!(
+        run(base.clone().extra("sums", &sums).extra("bias", &device.upload(&[0u32; 6]).unwrap())),
+        "operand `bias`: found a buffer of u32, expected a buffer of f32; \
+         upload the data in that type, or say otherwise in the epilogue"
+    );
+    assert_eq!(
+        run(base.clone().extra("sums", &sums).extra("bias", &bias).extra("bais", &bias)),
+        "operand `bais`: found a buffer, expected one of the epilogue's operands: sums, bias; \
+         check the name, or plan with an epilogue that has it"
+    );
+    assert_eq!(
+        run(base.clone().extra("sums", &bias).extra("bias", &bias)),
+        "operand `sums`: found memory that overlaps operand `bias`, \
+         expected memory apart, since it is written; give it memory of its own"
+    );
+    // Six elements are read in pairs, which must lie so.
+    let larger = device.upload(&[1.0f32; 7]).unwrap();
+    let odd = base.clone().extra("sums", &sums).extra("bias", &larger.slice(1..).unwrap());
+    assert_eq!(
+        run(odd.clone()),
+        "operand `bias`: found an address that is a multiple of 4 bytes, expected a multiple of 8, as planned; \
+         plan with `alignment_of(\"bias\", 4)`, or run with a `Planner`, which looks"
+    );
+    Planner::new(&device).run(&gemm, &odd).unwrap();
+    assert_eq!(sums.to_vec().unwrap(), [54.0; 4]);
+    sums.fill(0.0).unwrap();
+    gemm.alignment_of("bias", 4).plan(&device).unwrap().run(&odd).unwrap();
+    plan.run(&base.extra("sums", &sums).extra("bias", &bias)).unwrap();
+    assert_eq!(sums.to_vec().unwrap(), [54.0; 4]);
+}
+
+#[test]
+fn every_device_takes_the_same_types() {
+    use Element::{BF16, E4M3, F16, F32, I16, I64, TF32, U8, U16, U32, U64};
+    let bf16 = Types::of(BF16);
+    let refused = [
+        Types { b: F16, ..bf16 },
+        Types { a: F32, ..bf16 },
+        Types { b: E4M3, ..bf16 },
+        Types { b: TF32, ..bf16 },
+        Types { accumulate: F16, ..Types::of(F16) },
+        Types { accumulate: Element::F64, ..bf16 },
+        Types { accumulate: F32, ..Types::of(U8) },
+        Types { c: U64, ..bf16 },
+        bf16.with_result(U16),
+        bf16.with_result(U32),
+        bf16.with_result(U64),
+        bf16.with_result(I16),
+        bf16.with_result(I64),
+        Types::of(U64),
+    ];
+    for types in refused {
+        let message = |device: &Device| {
+            let gemm = Gemm::new(16, 16, 16).types(types).epilogue(Epilogue::linear());
+            refusal(gemm.plan(device))
+        };
+        let first = message(&Device::cpu());
+        assert!(first.contains("f16, bf16, f32, f64, e4m3, e5m2, i8, u8 or i32"), "{types:?}: {first}");
+        for device in available() {
+            assert_eq!(message(&device), first, "{}", device.name());
+        }
+    }
+    // Nobody looks at a C that is not read.
+    Gemm::new(16, 16, 16).types(Types { c: U64, ..bf16 }).plan(&Device::cpu()).unwrap();
+}
+
+#[test]
+fn what_is_written_overlaps_nothing_that_is_read() {
+    for device in available() {
+        let arena = device.upload(&[1.0f32; 64]).unwrap();
+        let part = |from: usize, len: usize| arena.slice(from..from + len).unwrap();
+        let (a, b) = (device.upload(&[1.0f32; 8]).unwrap(), device.upload(&[1.0f32; 8]).unwrap());
+        let d = part(0, 16);
+        let run = |epilogue: Epilogue, name: &str, extra: &tilewright::device::Buffer<f32>| {
+            let plan = Gemm::new(4, 4, 2).element::<f32>().epilogue(epilogue).plan(&device).unwrap();
+            plan.run(&Arguments::new(&a, &b, &d).extra(name, extra))
+        };
+        let bias = || Epilogue::new().bias_per_column("t", Element::F32);
+        assert_eq!(
+            refusal(run(bias(), "t", &part(4, 4))),
+            "D: found memory that overlaps operand `t`, expected memory apart from operand `t`; give D memory of its own"
+        );
+        run(bias(), "t", &part(16, 4)).unwrap();
+        let residual = |storage| Epilogue::new().residual("x", Element::F32, Placement::dense(storage, 4, 4));
+        assert!(refusal(run(residual(Storage::ColumnMajor), "x", &d)).starts_with(
+            "D: found memory that overlaps operand `x`, expected memory apart from operand `x`, or exactly"
+        ));
+        // Exactly in place each element is read before it is written.
+        run(residual(Storage::RowMajor), "x", &d).unwrap();
+        assert_eq!(d.to_vec().unwrap(), [5.0; 16], "{}", device.name());
+        // Only what is used counts, not the buffer that it is in.
+        run(Epilogue::new().amax("m"), "m", &part(32, 1)).unwrap();
+        run(Epilogue::new().amax("m"), "m", &part(16, 32)).unwrap();
+        let error = refusal(run(Epilogue::new().amax("m"), "m", &part(12, 1)));
+        assert!(error.starts_with("operand `m`: found memory that overlaps D, expected"), "{error}");
+        let store = Epilogue::new().store("p", Element::F32, Placement::dense(Storage::RowMajor, 4, 4));
+        let plan = Gemm::new(4, 4, 2).element::<f32>().epilogue(store).plan(&device).unwrap();
+        let error = refusal(plan.run(&Arguments::new(&part(36, 8), &b, &d).extra("p", &part(28, 16))));
+        assert!(error.starts_with("operand `p`: found memory that overlaps A, expected"), "{error}");
+    }
+}
+
+#[test]
+fn distances_beyond_all_memory_are_refused_or_do_not_matter() {
+    for device in available() {
+        let (a, b) = (device.upload(&[1.0f32; 4]).unwrap(), device.upload(&[1.0f32; 4]).unwrap());
+        let gemm = Gemm::new(2, 2, 2).element::<f32>();
+        let strides = gemm.clone().stride_a(usize::MAX).stride_b(usize::MAX).stride_d(usize::MAX);
+        let d = strides.run(&device, &a, &b).unwrap();
+        assert_eq!(d.to_vec::<f32>().unwrap(), [2.0; 4]);
+        let error = refusal(strides.batch(2).run(&device, &a, &b));
+        assert!(error.starts_with("a batch stride is 18446744073709551615, expected at most"), "{error}");
+        let far = Placement { leading: u64::MAX, ..Placement::dense(Storage::RowMajor, 2, 2) };
+        for epilogue in
+            [Epilogue::new().residual("x", Element::F32, far), Epilogue::new().store("x", Element::F32, far)]
+        {
+            let error = refusal(gemm.clone().epilogue(epilogue).plan(&device));
+            assert!(error.starts_with("a leading dimension is 18446744073709551615, expected"), "{error}");
+        }
+        for stride in [1 << 59, 1 << 60, u64::MAX] {
+            let operand = ExtraOperand::new("t", Element::F64, Shape::PerRow).each_batch(stride);
+            let gemm = gemm.clone().batch(20).stride_a(0).stride_b(0);
+            let plan = gemm.epilogue((Expr::Sum + operand).into()).plan(&device);
+            let t = device.upload(&[1.0f64; 64]).unwrap();
+            let d = device.alloc::<f32>(80).unwrap();
+            let error = plan.and_then(|plan| plan.run(&Arguments::new(&a, &b, &d).extra("t", &t)));
+            let error = refusal(error);
+            let (large, small) = ("a batch stride is 18446744073709551615", "operand `t`: found 64 elements");
+            assert!(error.starts_with(if stride == u64::MAX { large } else { small }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn what_was_not_understood_is_said() {
+    let device = Device::cpu();
+    let addresses = device.upload(&[0u64; 2]).unwrap();
+    let arguments = Arguments::new(&addresses, &addresses, &addresses);
+    let error = refusal(Planner::new(&device).run(&Gemm::new(4, 4, 4).batch(2).pointers(), &arguments));
+    assert!(
+        error.starts_with("the types: found none, expected those of factors, sums and result; give"),
+        "{error}"
+    );
+    let gemm = Gemm::new(4, 4, 4).element::<f32>();
+    assert_eq!(
+        refusal(gemm.clone().configuration("swap").plan(&device)),
+        "configuration swap: it names no kernel, expected one of a family before it: hopper, ampere, simt, gemv"
+    );
+    let dense = Placement::dense(Storage::RowMajor, 4, 4);
+    let gemm =
+        gemm.epilogue(Epilogue::new().bias_per_column("b", Element::F32).residual("x", Element::F32, dense));
+    let aligned = |name: &str, bytes: u32| refusal(gemm.clone().alignment_of(name, bytes).plan(&device));
+    assert_eq!(
+        aligned("unknown", 4),
+        "the alignment of operand `unknown`: found no such operand, expected one of the epilogue's operands: b, x; \
+         check the name"
+    );
+    assert!(aligned("x", 4).ends_with("found a matrix, expected a vector; say `alignment` in its placement"));
+    for bytes in [0, 3] {
+        let expected = format!("the alignment of operand `b`: found {bytes}, expected a power of two; ");
+        assert!(aligned("b", bytes).starts_with(&expected), "{}", aligned("b", bytes));
+    }
+    gemm.alignment_of("b", 4).plan(&device).unwrap();
+}
