@@ -9,6 +9,8 @@ mod explain;
 mod layout;
 mod machine;
 mod npy;
+mod product;
+mod shape;
 mod sim;
 
 use std::ffi::OsString;

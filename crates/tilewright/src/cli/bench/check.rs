@@ -8,7 +8,7 @@ use tilewright::device::{Buffer, DeviceError};
 use tilewright::hardware::Element;
 use tilewright::kernels::gemm::{Accumulation, Problem};
 
-use super::case::{Case, bias_element, footprint, index};
+use super::super::product::{Case, bias_element, footprint, index};
 use super::data::{Pattern, decode};
 
 /// The numbers of the operands.

@@ -9,7 +9,7 @@ use tilewright_cublaslt::{
 };
 
 use super::super::Failure;
-use super::case::{Activation, Case};
+use super::super::product::{Activation, Case};
 use super::memory::Memory;
 use super::timing::{Contestant, broken};
 

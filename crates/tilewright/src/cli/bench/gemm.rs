@@ -11,15 +11,15 @@ use tilewright::hardware::Element;
 use tilewright::kernels::gemm::{Algorithm, Problem};
 use tilewright_cublaslt::Library;
 
+use super::super::product::{self, Case, Finish, Layout};
+use super::super::shape::{self, SETS, Shape};
 use super::super::{Failure, table};
-use super::case::{self, Case, Finish, Layout};
 use super::check::{Inputs, check};
 use super::cublas::Peer;
 use super::memory::Memory;
 use super::ours::{Choice, Ours};
 use super::plot;
 use super::results::{Journal, Results, Row, Tried, check_writable, write_whole};
-use super::shape::{self, SETS, Shape};
 use super::statistics::{Spread, geometric_mean, paired_ratio, rounded};
 use super::timing::{Contestant, Effort, race};
 
@@ -28,7 +28,7 @@ use super::timing::{Contestant, Effort, race};
 #[command(after_long_help = sets_help())]
 pub(super) struct Options {
     /// Type of the factors: bf16, f16, tf32, f32, f64, i8, e4m3, e5m2; several with commas
-    #[arg(long, value_delimiter = ',', default_value = "bf16", value_parser = case::element)]
+    #[arg(long, value_delimiter = ',', default_value = "bf16", value_parser = product::element)]
     dtype: Vec<Element>,
     /// How the factors lie, as BLAS says it: tn, nn, tt, nt; several with commas
     #[arg(long, value_delimiter = ',', default_value = "tn")]

@@ -4,7 +4,7 @@ use tilewright::device::{Buffer, Device, DeviceError};
 use tilewright::kernels::gemm::Problem;
 
 use super::super::Failure;
-use super::case::{bias_element, footprint};
+use super::super::product::{bias_element, footprint};
 use super::check::{Inputs, poison};
 use super::data::Pattern;
 use super::timing::broken;

@@ -1,7 +1,6 @@
 //! `tilewright bench`: our products beside those of cuBLASLt, in one process, by turns; ops beside those of torch and Triton; the steps of
 //! the ladder; and pictures.
 
-mod case;
 mod check;
 mod cublas;
 mod data;
@@ -14,7 +13,6 @@ mod page;
 mod peer;
 mod plot;
 mod results;
-mod shape;
 mod showcase;
 mod statistics;
 mod timing;

@@ -7,7 +7,7 @@ use tilewright::gemm::{Arguments, Gemm, Operands, Plan, Prepared};
 use tilewright::kernels::gemm::{Algorithm, Operand, Problem, Recipe, Types, candidates};
 
 use super::super::Failure;
-use super::case::{BIAS, bias_element};
+use super::super::product::{BIAS, bias_element};
 use super::memory::Memory;
 use super::timing::{Contestant, broken};
 

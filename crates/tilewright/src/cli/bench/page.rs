@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use super::super::shape::set_of;
 use super::results::{Results, Row};
-use super::shape::set_of;
 use super::statistics::geometric_mean;
 
 /// The line before the place that results go into.

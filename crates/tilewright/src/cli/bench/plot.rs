@@ -9,8 +9,8 @@
 
 use std::fmt::Write;
 
+use super::super::shape::set_of;
 use super::results::{Results, Row};
-use super::shape::set_of;
 use super::statistics::geometric_mean;
 
 pub(super) const WIDTH: f64 = 860.0;

@@ -16,8 +16,8 @@ use tempfile::NamedTempFile;
 use tilewright::cuda::Driver;
 use tilewright::device::{Device, DeviceKind};
 
+use super::super::shape::Shape;
 use super::super::{Failure, npy};
-use super::shape::Shape;
 
 /// A benchmark and its rows, which are of products or of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

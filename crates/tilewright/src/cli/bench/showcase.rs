@@ -6,11 +6,11 @@ use serde::Serialize;
 use tilewright::device::{Device, DeviceKind};
 use tilewright::hardware::Element;
 
+use super::super::product::Case;
+use super::super::shape::Shape;
 use super::super::{Failure, table};
-use super::case::Case;
 use super::gemm::{Options, head, measure};
 use super::results::{Results, Row};
-use super::shape::Shape;
 use super::statistics::geometric_mean;
 
 /// A product: its extents, the type of its factors, and what happens to the sums. B has k contiguous, as weights do.

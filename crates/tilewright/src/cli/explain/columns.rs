@@ -87,7 +87,7 @@ pub(super) fn of_ptx(build: &Build) -> Vec<Line> {
 pub(super) fn numbered(ptx: &str) -> String {
     let mut out = String::with_capacity(2 * ptx.len());
     for (number, line) in (1..).zip(ptx.lines()) {
-        if super::is_instruction(line) {
+        if super::kernel::is_instruction(line) {
             let _ = writeln!(out, ".loc 1 {number} 1");
         }
         let _ = writeln!(out, "{line}");

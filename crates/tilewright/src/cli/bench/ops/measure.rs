@@ -5,10 +5,10 @@ use std::time::Duration;
 use tilewright::device::Device;
 
 use super::super::super::Failure;
-use super::super::case as product;
+use super::super::super::product;
+use super::super::super::shape::Shape;
 use super::super::check::{self, Inputs, Verdict};
 use super::super::peer::{Absence, Clock as Kind, Name, Peer};
-use super::super::shape::Shape;
 use super::super::statistics::{Spread, paired_ratio, rounded};
 use super::super::timing::{Clock, Contestant, Effort, Sampled, broken, turns};
 use super::case::{Case, Op};

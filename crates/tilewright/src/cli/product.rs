@@ -1,4 +1,4 @@
-//! A product to measure: what the user asked for, as a problem of the library.
+//! A matrix product as users ask for it, and as a problem of the library.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use tilewright::hardware::{Element, Gpu, TensorKind};
 use tilewright::kernels::gemm::epilogue::Epilogue;
 use tilewright::kernels::gemm::{Placement, Problem, Storage, Types};
 
-use super::super::Failure;
+use super::Failure;
 use super::shape::Shape;
 
 /// The types that can be asked for, by the type of the factors.
