@@ -403,6 +403,69 @@ fn a_kernel_on_tiles_is_shown_in_its_stages() {
     assert!(message.contains("nvidia-cuda-nvdisasm") && message.lines().count() == 1, "{message}");
 }
 
+/// A matrix product, for GPUs that are not here: what the library would launch, and why.
+#[test]
+fn a_product_is_explained_for_any_gpu() {
+    let explain = |arguments: &[&str]| {
+        let mut command = command(&[&["explain", "gemm", "--shape"], arguments].concat());
+        let output = command.env("TILEWRIGHT_PTXAS", "no/such/ptxas").output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output
+    };
+    let best = json(&explain(&["512x512x512", "--epilogue", "bias+gelu", "--candidates", "4", "--json"]));
+    assert_eq!(best["gpu"], "H200 SXM");
+    assert!(best["algorithm"].as_str().unwrap().starts_with("hopper "), "{best}");
+    assert_eq!(best["product"]["epilogue"], "bias+gelu");
+    let others = best["others"].as_array().unwrap();
+    assert_eq!(others.len(), 3);
+    let predicted = |of: &serde_json::Value| of["predicted_us"].as_f64().unwrap();
+    assert!(others.iter().all(|other| predicted(other) >= predicted(&best)));
+    let terms = best["terms"].as_array().unwrap();
+    assert_eq!(terms.iter().filter(|term| term["binds"] == true).count(), 1);
+    let names =
+        best["launches"][0]["parameters"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap());
+    assert!(names.clone().any(|name| name.ends_with("_bias")), "{:?}", names.collect::<Vec<_>>());
+    // What the table says is what the object says.
+    let table = explain(&["512x512x512", "--epilogue", "bias+gelu"]);
+    let table = stdout(&table);
+    assert!(table.contains(best["algorithm"].as_str().unwrap()) && table.contains("in all"), "{table}");
+    assert!(table.contains("launch 1: ") && table.contains("shared memory"), "{table}");
+
+    // Another chip, type and layout; an algorithm with two launches, of which one can be picked.
+    let ampere = json(&explain(&["512x512x512", "--gpu", "A100", "--json"]));
+    assert!(ampere["algorithm"].as_str().unwrap().starts_with("ampere "), "{ampere}");
+    let repacked = ["256x256x256", "--dtype", "f32", "--algorithm", "simt 128x128x8 8x8 s4 u8 g8 p1 repackB"];
+    let both = json(&explain(&[&repacked[..], &["--json"]].concat()));
+    assert_eq!(both["launches"].as_array().unwrap().len(), 2);
+    let stage = |launch: &[&str]| {
+        let output = explain(&[&repacked[..], &["--stage", "ptx"], launch].concat());
+        stdout(&output).to_owned()
+    };
+    let (first, second) = (stage(&["--launch", "1"]), stage(&["--launch", "2"]));
+    assert!(tilewright::ptx::parse(&first).is_ok() && tilewright::ptx::parse(&second).is_ok());
+    assert_eq!(stage(&[]), format!("=== launch 1 ===\n{first}\n=== launch 2 ===\n{second}"));
+    // Nothing to compute takes no launch.
+    assert_eq!(json(&explain(&["0x8x8", "--json"]))["launches"].as_array().unwrap().len(), 0);
+
+    for (arguments, says) in [
+        (&["gemm"][..], "add --shape"),
+        (&["vector_add", "--shape", "8x8x8"], "explain gemm --shape 8x8x8"),
+        (&["vector_add", "--gpu", "a100"], "--shape"),
+        (&["gemm", "--shape", "8x8"], "expected extents"),
+        (&["gemm", "--shape", "8x8x8", "--gpu", "voodoo2"], "expected one of h200"),
+        (&["gemm", "--shape", "8x8x8", "--arch", "sm_80"], "--gpu NAME"),
+        (&["gemm", "--shape", "8x8x8", "--algorithm", "magic"], "the name of a family"),
+        (&["gemm", "--shape", "8x8x8", "--dtype", "e4m3", "--gpu", "a100"], "there is no product of e4m3"),
+        (&["gemm", "--shape", "8x8x8", "--launch", "9"], "expected a number up to that"),
+        (&["gemm", "--shape", "8x8x8", "--launch", "0"], "--launch"),
+        (&[&["gemm", "--shape"], &repacked[..], &["--html", "unused.html"]].concat(), "--launch N"),
+    ] {
+        let refused = refused(&[&["explain"], arguments].concat());
+        assert!(refused.contains(says), "{arguments:?}: {refused}");
+    }
+    assert!(!Path::new("unused.html").exists());
+}
+
 /// What became of each line of the source, in columns.
 #[test]
 fn stages_stand_side_by_side() {

@@ -20,6 +20,7 @@ pub(super) const NAME: &str = "gemm";
 
 /// Options of `explain gemm`.
 #[derive(Debug, Args)]
+#[group(skip)]
 pub(super) struct Options {
     /// Extents MxNxK, with *BATCH for batches and +PAD for gaps between lines
     #[arg(long, value_name = "MxNxK")]
@@ -33,7 +34,7 @@ pub(super) struct Options {
     /// What happens to the sums: none, bias, relu, gelu, bias+relu, bias+gelu
     #[arg(long, default_value = "none", requires = "shape")]
     epilogue: Finish,
-    /// The GPU, by name; none is needed
+    /// The GPU, by name, such as h100 or a100; none has to be there
     #[arg(long, value_name = "NAME", default_value = "h200", value_parser = gpu, requires = "shape")]
     gpu: &'static Gpu,
     /// The algorithm, as `bench gemm` and this command write it [default: the one that the model likes best]
