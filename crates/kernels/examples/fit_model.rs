@@ -47,9 +47,9 @@ impl Product {
         let &[m, n, k] = &extents[..] else { return Err("a shape is m x n x k".into()) };
         let (a, b) = match text("layout")? {
             "tn" => (Storage::RowMajor, Storage::ColumnMajor),
-            "nn" => (Storage::RowMajor, Storage::RowMajor),
+            "nn" => (Storage::ColumnMajor, Storage::ColumnMajor),
             "nt" => (Storage::ColumnMajor, Storage::RowMajor),
-            "tt" => (Storage::ColumnMajor, Storage::ColumnMajor),
+            "tt" => (Storage::RowMajor, Storage::RowMajor),
             other => return Err(format!("layout {other}, expected tn, nn, nt or tt").into()),
         };
         let problem = Problem::new(m, n, k, Types::of(text("dtype")?.parse()?));

@@ -67,15 +67,19 @@ fn cases() -> Vec<Case> {
         for (config, registers) in [
             ("simt 128x128x16 8x8 s3 g8 p1", 128),
             ("simt 128x128x8 8x8 s4 g8 p2", 128),
+            ("simt 128x128x8 8x8 s4 u8 g8 p1", 128),
+            ("simt 128x128x16 8x8 s4 u16 g8 p1", 128),
             ("simt 256x128x16 16x8 s3 g8 p1", 255),
             ("simt 128x256x16 8x16 s4 g8 p1", 255),
             ("simt 128x256x16 8x16 s3 u16 g8 p1", 255),
             ("simt 64x64x16 8x4 s3 g8 p1", 128),
         ] {
-            for (a, b) in [(RowMajor, ColumnMajor), (ColumnMajor, RowMajor)] {
-                let problem = stored(4096, 4096, 4096, Element::F32, a, b);
+            let d_of = |(a, b)| [(a, b, RowMajor), (a, b, ColumnMajor)];
+            for (a, b, d) in [(RowMajor, ColumnMajor), (ColumnMajor, RowMajor)].into_iter().flat_map(d_of) {
+                let mut problem = stored(4096, 4096, 4096, Element::F32, a, b);
+                problem.d.storage = d;
                 let recipe = config.parse::<simt::Config>().unwrap().recipe(&problem, gpu).unwrap();
-                cases.push(Case { name: format!("{config} {a:?} {b:?}"), gpu, recipe, registers });
+                cases.push(Case { name: format!("{config} {a:?} {b:?} {d:?}"), gpu, recipe, registers });
             }
         }
         let doubles = stored(4096, 4096, 4096, Element::F64, RowMajor, ColumnMajor);

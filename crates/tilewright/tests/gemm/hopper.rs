@@ -175,6 +175,23 @@ fn narrow_and_odd_tiles() {
     run("hopper 64x48x128B c1x1 s2 coop1 m8", product(64, 48, 128, Element::I8));
 }
 
+/// Tiles as wide as extents make them, whose columns go to D in pieces of what divides them.
+#[test]
+fn tiles_that_are_fitted() {
+    for (config, m, n) in [
+        ("hopper 128x168x128B c1x2 s2 coop2 m8", 250, 330),
+        ("hopper 128x200x128B c1x1 s2 coop2 n3", 128, 600),
+        ("hopper 192x176x128B c1x2 s2 coop3 m5", 200, 350),
+        ("hopper 192x80x128B c1x2 s2 coop3 n1", 192, 160),
+        ("hopper 256x144x128B c2x1 s2 coop2 n5", 300, 140),
+        ("hopper 64x216x128B c1x1 s2 ping2 m7", 130, 216),
+    ] {
+        run(config, stored(product(m, n, 72, Element::BF16), RowMajor, ColumnMajor, ColumnMajor));
+    }
+    run("hopper 192x160x128B c1x1 s2 coop3 m4", product(190, 320, 72, Element::BF16));
+    run("hopper 128x240x128B c1x1 s2 coop2 m8", product(128, 240, 96, Element::I8));
+}
+
 #[test]
 fn results_of_any_alignment() {
     for storage in [RowMajor, ColumnMajor] {

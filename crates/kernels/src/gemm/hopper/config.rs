@@ -8,7 +8,7 @@ use tilewright_hardware::Gpu;
 use super::plan::{Plan, SLAB};
 use super::schedule::Numbers;
 use crate::gemm::GemmError;
-use crate::gemm::problem::Problem;
+use crate::gemm::problem::{Problem, Storage};
 
 /// How the warpgroups of a block share the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -165,6 +165,31 @@ fn read(text: &str) -> Option<Config> {
 }
 
 impl Config {
+    /// Such tiles, each by a block for itself.
+    fn of_tile((m, n, consumers, pace): Tile) -> Config {
+        Config {
+            m,
+            n,
+            k_bytes: 128,
+            stages: 2,
+            consumers,
+            pace,
+            cluster: (1, 1),
+            group: 1,
+            along: Along::M,
+            split: Split::None,
+            persistent: true,
+        }
+    }
+
+    /// Whether its tiles are among those whose times were measured. Others are as wide as extents make them.
+    pub(in crate::gemm) fn is_usual(&self) -> bool {
+        let kind = (self.m, self.consumers, self.pace);
+        let has =
+            |known: &Kind| (known.m, known.consumers, known.pace) == kind && known.widths.contains(&self.n);
+        KINDS.iter().any(has) || (NARROW_KINDS.contains(&kind) && NARROW.contains(&self.n))
+    }
+
     /// Blocks that share what they load.
     #[must_use]
     pub fn cluster_size(&self) -> u32 {
@@ -265,7 +290,7 @@ impl Config {
         // Where larger tiles keep everybody busy for some rounds, small ones move more bytes for nothing.
         let large = u64::from(problem.m / 128) * u64::from(problem.n / 128) * u64::from(problem.batch)
             >= 4 * u64::from(gpu.multiprocessors);
-        for (m, n, consumers, pace) in tiles(problem) {
+        for tile @ (m, n, ..) in tiles(problem, gpu) {
             if large && m == SLAB {
                 continue;
             }
@@ -274,19 +299,7 @@ impl Config {
                 if cluster != (1, 1) && (problem.m < fewest.0 || problem.n < fewest.1) {
                     continue;
                 }
-                let config = Config {
-                    m,
-                    n,
-                    k_bytes: 128,
-                    stages: 2,
-                    consumers,
-                    pace,
-                    cluster,
-                    group: 1,
-                    along: Along::M,
-                    split: Split::None,
-                    persistent: true,
-                };
+                let config = Config { cluster, ..Config::of_tile(tile) };
                 let plan = Plan::new(&config, problem);
                 let config = config.walked(&Numbers::new(&plan, gpu.multiprocessors));
                 if !plan.loads_whole_lines() {
@@ -320,30 +333,91 @@ const LEAST_STEPS: u64 = 4;
 /// Steps of k that tiles should have which others finish.
 const LEAST_STEPS_OF_ASSISTED: u64 = 112;
 
-/// Tiles worth trying, with consumers and their pace.
-fn tiles(problem: &Problem) -> Vec<(u32, u32, u32, Pace)> {
-    use Pace::{Cooperative, PingPong};
+/// Tiles of so many rows, and how warpgroups share them.
+struct Kind {
+    m: u32,
+    consumers: u32,
+    pace: Pace,
+    /// Columns that are always worth trying, and whose times are known.
+    widths: &'static [u32],
+    /// Most columns.
+    widest: u32,
+}
+
+/// The kinds of tiles for more than a few columns.
+const KINDS: [Kind; 6] = {
+    const fn kind(m: u32, consumers: u32, pace: Pace, widths: &'static [u32], widest: u32) -> Kind {
+        Kind { m, consumers, pace, widths, widest }
+    }
+    [
+        kind(128, 2, Pace::Cooperative, &[256, 224, 192, 160, 128, 112, 96], 256),
+        kind(64, 2, Pace::PingPong, &[256, 192, 160, 128, 96], 256),
+        kind(64, 1, Pace::Cooperative, &[256, 192, 160, 128, 112, 96], 256),
+        kind(128, 2, Pace::PingPong, &[128, 96], 128),
+        kind(256, 2, Pace::Cooperative, &[128, 96], 200),
+        kind(192, 3, Pace::Cooperative, &[192, 128], 192),
+    ]
+};
+/// Columns of tiles for few of them, and the kinds that such tiles are of: rows, consumers, pace.
+const NARROW: [u32; 8] = [8, 16, 24, 32, 48, 64, 96, 128];
+const NARROW_KINDS: [(u32, u32, Pace); 3] =
+    [(64, 1, Pace::Cooperative), (128, 2, Pace::Cooperative), (64, 2, Pace::PingPong)];
+/// Fewer columns than this are for products that have no more.
+const LEAST_COLUMNS: u32 = 72;
+/// With more rounds than this, little is left idle by the last.
+const ROUNDS: u64 = 4;
+
+impl Kind {
+    /// The columns that tiles need such that one, two and more whole rounds of them are all.
+    fn fitted(&self, problem: &Problem, gpu: &Gpu) -> impl Iterator<Item = u32> {
+        let rows = u64::from(problem.m.div_ceil(self.m)) * u64::from(problem.batch);
+        let (chip, columns, widest) = (u64::from(gpu.multiprocessors), u64::from(problem.n), self.widest);
+        let fit = move |rounds: u64| {
+            let tiles = (rounds * chip).checked_div(rows).filter(|tiles| *tiles > 0)?;
+            u32::try_from(columns.div_ceil(tiles).next_multiple_of(8)).ok()
+        };
+        (1..=ROUNDS).filter_map(fit).filter(move |n| (LEAST_COLUMNS..=widest).contains(n))
+    }
+
+    fn tile(&self, n: u32) -> Tile {
+        (self.m, n, self.consumers, self.pace)
+    }
+}
+
+/// Rows and columns of a tile, consumers and their pace.
+type Tile = (u32, u32, u32, Pace);
+
+/// Tiles worth trying.
+fn tiles(problem: &Problem, gpu: &Gpu) -> Vec<Tile> {
     let mut tiles = Vec::new();
     // Few columns: tiles no wider than needed, and the next wider ones if that is not enough.
-    let narrow = [8, 16, 24, 32, 48, 64, 96, 128];
     // Blocks that join their sums have at least 8 columns each.
-    let enough = narrow.into_iter().find(|n| *n >= problem.n.max(16));
-    for n in narrow.into_iter().filter(|n| enough.is_some_and(|enough| *n <= enough && 2 * n >= enough)) {
-        tiles.extend([(64, n, 1, Cooperative), (128, n, 2, Cooperative), (64, n, 2, PingPong)]);
+    let enough = NARROW.into_iter().find(|n| *n >= problem.n.max(16));
+    for n in NARROW.into_iter().filter(|n| enough.is_some_and(|enough| *n <= enough && 2 * n >= enough)) {
+        tiles.extend(NARROW_KINDS.map(|(m, consumers, pace)| (m, n, consumers, pace)));
     }
     if problem.n > 64 {
-        tiles.extend([256, 224, 192, 160, 128, 112, 96].map(|n| (128, n, 2, Cooperative)));
-        tiles.extend([256, 192, 160, 128, 96].map(|n| (64, n, 2, PingPong)));
-        tiles.extend([256, 192, 160, 128, 112, 96].map(|n| (64, n, 1, Cooperative)));
-        tiles.extend([128, 96].map(|n| (128, n, 2, PingPong)));
-        tiles.extend([128, 96].map(|n| (256, n, 2, Cooperative)));
-        tiles.extend([192, 128].map(|n| (192, n, 3, Cooperative)));
+        for kind in &KINDS {
+            tiles.extend(kind.widths.iter().map(|n| kind.tile(*n)));
+            let fitted = kind.fitted(problem, gpu).map(|n| kind.tile(n));
+            tiles.extend(fitted.filter(|tile| stores_well(tile, problem)));
+        }
     }
     // Few rows want no tiles that are mostly empty.
     tiles.retain(|&(m, ..)| m == SLAB || m - SLAB < problem.m);
-    tiles.sort_by_key(|&(m, n, consumers, pace)| (m, n, consumers, pace == PingPong));
+    tiles.sort_by_key(|&(m, n, consumers, pace)| (m, n, consumers, pace == Pace::PingPong));
     tiles.dedup();
     tiles
+}
+
+/// Whether results of such a tile go to D in pieces of some size: of half a line of the cache at least, or of 16 lines. What divides the columns
+/// of a tile decides that.
+fn stores_well(tile: &Tile, problem: &Problem) -> bool {
+    let columns = Plan::new(&Config::of_tile(*tile), problem).output.columns();
+    match problem.d.storage {
+        Storage::RowMajor => columns * problem.types.d.bytes() >= 64,
+        Storage::ColumnMajor => columns >= 16,
+    }
 }
 
 /// The ways to divide the work of a configuration, and to walk its tiles.
@@ -401,7 +475,7 @@ mod tests {
     use tilewright_hardware::Element;
 
     use super::*;
-    use crate::gemm::{Accumulation, Storage, Types};
+    use crate::gemm::{Accumulation, KernelConfig, Types, plan};
 
     fn h200() -> &'static Gpu {
         Gpu::named("h200").unwrap()
@@ -450,6 +524,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Products whose tiles of the usual widths leave much of the last round idle, and those whose tiles do not.
+    #[test]
+    fn tiles_are_fitted_where_that_fills_whole_rounds() {
+        for (m, n, k, tile, rounds) in [
+            (600, 5120, 27648, (128, 200), 1),
+            (2072, 1400, 5440, (128, 176), 1),
+            (681, 6440, 3544, (256, 144), 1),
+            (3400, 2480, 4488, (192, 176), 2),
+        ] {
+            let problem = Problem::new(m, n, k, Types::of(Element::BF16));
+            // Seen from the other side, results are stored in lines along the rows of a tile, which any width suits.
+            let best = plan(&problem, h200()).unwrap().algorithm;
+            let KernelConfig::Hopper(config) = best.kernel else { panic!("{best}") };
+            assert_eq!((config.m, config.n, config.is_usual()), (tile.0, tile.1, false), "{best}");
+            let tiles = n.div_ceil(config.m) * m.div_ceil(config.n);
+            assert!(best.transposed && tiles.div_ceil(132) == rounds && tiles % 132 != 1, "{best}: {tiles}");
+        }
+        for (m, n, k) in [(4096, 4096, 4096), (8192, 8192, 8192), (2048, 28672, 4096), (64, 8192, 8192)] {
+            let problem = Problem::new(m, n, k, Types::of(Element::BF16));
+            let best = plan(&problem, h200()).unwrap().algorithm;
+            let KernelConfig::Hopper(config) = best.kernel else { panic!("{best}") };
+            assert!(config.is_usual(), "{best}");
+        }
+        // Row-major results in pieces of less than half a line, or column-major ones of a few columns, are not worth it.
+        let fits = |n| {
+            stores_well(&(128, n, 2, Pace::Cooperative), &Problem::new(64, 64, 64, Types::of(Element::BF16)))
+        };
+        assert_eq!([160, 168, 176, 192].map(fits), [true, false, false, true]);
     }
 
     #[test]
