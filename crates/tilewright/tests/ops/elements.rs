@@ -1,5 +1,8 @@
 //! Operators on single elements: rotations, gates, formulas, orders, choices, other types.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use tilewright::device::Device;
 use tilewright::kernels::gemm::epilogue::{Binary, Formula, Real, Unary};
 use tilewright::lang::{E4m3, E5m2, bf16, f16};
@@ -458,6 +461,44 @@ fn formulas_of_one_name_and_two_types_are_two() {
         assert_eq!(y.to_vec().unwrap(), [6.0, 10.0]);
         Elementwise::new(Product).run(&device, &[row, row], &y).unwrap();
         assert_eq!(y.to_vec().unwrap(), [9.0, 25.0]);
+    }
+}
+
+/// Other constants are another kernel, whatever the name says.
+#[test]
+fn formulas_of_one_type_and_name_compute_with_their_own_constants() {
+    for device in [Device::cpu(), Device::simulator()] {
+        let x = device.upload(&[3.0f32, 5.0]).unwrap();
+        let y = device.alloc::<f32>(2).unwrap();
+        for factor in [2.0f32, 4.0, -0.5, 2.0] {
+            Elementwise::new(Times(factor.into())).run(&device, &[Rows::from(&x)], &y).unwrap();
+            assert_eq!(y.to_vec().unwrap(), [3.0 * factor, 5.0 * factor], "{}", device.name());
+        }
+    }
+}
+
+/// A formula that is not the same with every run, nor is its kernel.
+#[test]
+fn formulas_may_change_between_runs() {
+    struct Shift(Arc<AtomicU32>);
+    impl Formula for Shift {
+        fn name(&self) -> String {
+            "shift".to_owned()
+        }
+        fn apply<R: Real>(&self, x: &[R]) -> R {
+            x[0] + R::of(self.0.load(Ordering::Relaxed).into())
+        }
+    }
+    for device in [Device::cpu(), Device::simulator()] {
+        let x = device.upload(&[3.0f32]).unwrap();
+        let y = device.alloc::<f32>(1).unwrap();
+        let by = Arc::new(AtomicU32::new(0));
+        let shift = Elementwise::new(Shift(by.clone()));
+        for n in [1u8, 7] {
+            by.store(n.into(), Ordering::Relaxed);
+            shift.run(&device, &[Rows::from(&x)], &y).unwrap();
+            assert_eq!(y.to_vec().unwrap(), [3.0 + f32::from(n)], "{}", device.name());
+        }
     }
 }
 

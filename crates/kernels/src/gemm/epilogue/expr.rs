@@ -581,7 +581,7 @@ impl fmt::Display for Expr {
             Expr::Binary(Binary::Min, x, y) => write!(f, "min({x}, {y})"),
             Expr::Binary(Binary::Max, x, y) => write!(f, "max({x}, {y})"),
             Expr::User(function, inputs) => {
-                write!(f, "{}!(", function.name())?;
+                write!(f, "{}#{}(", function.name(), function.fingerprint())?;
                 for (i, input) in inputs.iter().enumerate() {
                     write!(f, "{}{input}", if i == 0 { "" } else { ", " })?;
                 }

@@ -40,7 +40,7 @@ pub use device::Staged;
 pub use expr::{Access, Constant, Expr, ExtraOperand, How, Pick, Shape};
 pub use formula::{Binary, Formula, Unary, UserFunction};
 pub use partials::{Lanes, Piece};
-pub use real::{Fast, Real};
+pub use real::{Fast, Fingerprint, Real};
 pub(super) use reduce::reductions_of_nothing;
 pub use reduce::{Pieces, add_reductions, with_reductions};
 pub use reference::{HostNumber, HostOperands, Reference, decode, encode};
