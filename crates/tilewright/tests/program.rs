@@ -377,6 +377,42 @@ fn overlaps_are_refused() {
     });
 }
 
+/// Copies the row `ahead` of the program's own to the one as far behind, along either axis.
+#[kernel]
+fn moved(x: View<f32, 2>, out: View<f32, 2>, ahead: Val<i32>, columns: bool) {
+    let own = program_id(0).cast::<i32>();
+    let at =
+        |view: View<f32, 2>, index: Val<i32>| if columns { view.select(1, index) } else { view.row(index) };
+    at(out, own - ahead).tile([8]).at(0).store(at(x, own + ahead).tile([8]).at(0).load_or(-1.0f32));
+}
+
+/// Rows and columns outside of a view are padded when they are loaded and dropped when they are stored, though there is memory.
+#[test]
+fn rows_outside_are_padded_and_dropped() {
+    both(|device| {
+        let x: Vec<f32> = (0..64u8).map(f32::from).collect();
+        let from = device.upload(&x).unwrap();
+        for (columns, ahead) in [(false, 1i32), (false, -1), (false, 5), (true, 1), (true, -2), (true, 0)] {
+            // Four rows, or columns, in the middle of others.
+            let (to, axis) = (device.upload(&[-7.0f32; 64]).unwrap(), usize::from(columns));
+            let [x_view, out] = [&from, &to].map(|buffer| buffer.view([8, 8]).slice(axis, 2..6).unwrap());
+            let program = device.program(&moved::stage(columns).unwrap()).unwrap();
+            program.launch(4, &[&x_view, &out, &ahead]).unwrap().expect_clean().unwrap();
+            let mut expected = [-7.0f32; 64];
+            for own in 0..4 {
+                let inside = |line: i32| usize::try_from(line).ok().filter(|line| *line < 4);
+                let place =
+                    |line: usize, i: usize| if columns { i * 8 + line + 2 } else { (line + 2) * 8 + i };
+                let Some(line) = inside(own - ahead) else { continue };
+                for i in 0..8 {
+                    expected[place(line, i)] = inside(own + ahead).map_or(-1.0, |line| x[place(line, i)]);
+                }
+            }
+            assert_eq!(to.to_vec().unwrap(), expected, "{columns} {ahead} on {}", device.name());
+        }
+    });
+}
+
 /// Relies on what it is told.
 #[kernel]
 fn promising(x: View<f32, 2>, out: View<f32, 1>, n: Val<u32>) {
