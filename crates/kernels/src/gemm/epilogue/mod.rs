@@ -136,7 +136,7 @@ impl Epilogue {
         self.then(|x| x + Expr::C.weighted("beta"))
     }
 
-    /// Plus a vector with one element for each column.
+    /// Plus a vector with one element for each column, of this type: `f32::ELEMENT`, with the prelude, is that of f32.
     #[must_use]
     pub fn bias_per_column(self, name: &str, element: Element) -> Epilogue {
         self.then(|x| x + Expr::per_column(name, element))
