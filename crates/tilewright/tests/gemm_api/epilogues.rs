@@ -16,9 +16,9 @@ fn epilogues_read_and_write_what_they_are_given() {
         let epilogue = Epilogue::new()
             .alpha()
             .bias_per_column("bias", Element::F32)
-            .store("before", Element::F32, Placement::dense(Storage::RowMajor, 6, 5))
+            .store("before", Element::F32, Placement::dense(Storage::RowMajor, m, n))
             .relu()
-            .residual("x", Element::F32, Placement::dense(Storage::RowMajor, 6, 5))
+            .residual("x", Element::F32, Placement::dense(Storage::RowMajor, m, n))
             .row_sums("sums")
             .amax("largest");
         for storage in [Storage::RowMajor, Storage::ColumnMajor] {
@@ -79,7 +79,7 @@ fn reductions_of_nothing_are_written() {
     for device in available() {
         let dirty = |len: usize| device.upload(&vec![7.0f32; len]).unwrap();
         for (m, n, batch) in [(0, 3, 1), (3, 0, 1), (3, 3, 0), (0, 3, 2), (0, 0, 1)] {
-            let each = |shape, how, len: u64| {
+            let each = |shape, how, len: usize| {
                 let operand = ExtraOperand::new(
                     if shape == Shape::PerRow { "rows" } else { "columns" },
                     Element::F32,

@@ -121,8 +121,8 @@ impl ExtraOperand {
     /// The same with elements of its own for each member of a batch, so many after those of the one before. Matrices say this in their
     /// placement.
     #[must_use]
-    pub fn each_batch(self, stride: u64) -> ExtraOperand {
-        ExtraOperand { batch_stride: stride, ..self }
+    pub fn each_batch(self, stride: usize) -> ExtraOperand {
+        ExtraOperand { batch_stride: stride as u64, ..self }
     }
 
     /// Neighbours in a row that one access may take as far as lines of a matrix lie so; they may reach across its end.

@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(width(64, ExtraOperand::new("x", F32, Shape::PerRow), 16), 4);
         assert_eq!(width(64, ExtraOperand::new("x", F32, Shape::One), 16), 1);
         let matrix = |n, leading, storage| {
-            let placement = Placement { leading, ..Placement::dense(storage, 24, n) };
+            let placement = Placement { leading, ..Placement::dense(storage, 24, n as usize) };
             width(n, ExtraOperand::new("x", BF16, Shape::Matrix(placement)), 1)
         };
         assert_eq!(matrix(64, 64, Storage::RowMajor), 8);

@@ -246,7 +246,7 @@ impl ExtraOperand {
             Shape::PerRow => Storage::ColumnMajor,
             _ => Storage::RowMajor,
         };
-        let shape = Shape::Matrix(Placement::dense(storage, rows, columns));
+        let shape = Shape::Matrix(Placement::dense(storage, rows as usize, columns as usize));
         let scratch = ExtraOperand { shape, batch_stride: 0, access: Access::Write, ..self.clone() };
         ExtraOperand { width: scratch.widest(problem, 256), ..scratch }
     }
