@@ -413,6 +413,29 @@ fn rows_outside_are_padded_and_dropped() {
     });
 }
 
+/// Fetches one element for each program, and one of a row that may not be there.
+#[kernel]
+fn picked(x: View<f32, 2>, rows: View<i32, 1>, out: View<f32, 1>) {
+    let row = rows.load_scalar(program_id(0));
+    let both = x.load_scalar((row, 1)) + x.row(row).load_scalar(0) * 100.0f32;
+    out.partition([1]).store(Tile::full([1], both));
+}
+
+#[test]
+fn elements_outside_are_zero() {
+    both(|device| {
+        let memory = device.upload(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).unwrap();
+        let x = memory.view([4, 2]).slice(0, 1..3).unwrap();
+        // There is one more program than numbers of rows, though there is memory: it takes row 0.
+        let rows = device.upload(&[-1i32, 0, 1, 2, i32::MIN, i32::MAX, 9]).unwrap();
+        let out = device.alloc::<f32>(7).unwrap();
+        let program = device.program(&picked::stage().unwrap()).unwrap();
+        let rows = rows.view([7]).slice(0, ..6).unwrap();
+        program.run(&[&x, &rows, &out.view([7])]).unwrap().expect_clean().unwrap();
+        assert_eq!(out.to_vec().unwrap(), [0.0, 304.0, 506.0, 0.0, 0.0, 0.0, 304.0], "{}", device.name());
+    });
+}
+
 /// Relies on what it is told.
 #[kernel]
 fn promising(x: View<f32, 2>, out: View<f32, 1>, n: Val<u32>) {

@@ -42,7 +42,7 @@ pub fn rope_positions<T: Float, U: Float>(
     pairs: Pairs,
     tiling: Tiling,
 ) {
-    let position = positions.load_scalar((tiling.place().0, 0));
+    let position = positions.load_scalar_unchecked((tiling.place().0, 0));
     // One that is negative is beyond all of them.
     let position = select(position < 0, cos.extent(0), position.cast::<u32>());
     turn(x, cos, sin, y, position, pairs, tiling);

@@ -146,10 +146,25 @@ impl<T: Element, const R: usize> View<T, R> {
         TileRef { view: self, shape: std::array::from_fn(|i| shape.extents().get(i).copied().unwrap_or(1)) }
     }
 
-    /// Loads one element, the same for the whole program. Nothing is checked: the position must be inside.
+    /// Loads one element, the same for the whole program; zero if the position is outside.
     #[must_use]
     #[track_caller]
     pub fn load_scalar(self, position: impl Position<R>) -> Val<T> {
+        trace::here();
+        let position = position.scaled([1; R]);
+        let each = position.iter().zip(self.extents);
+        let each = each.map(|(&i, extent)| compare(i.bitcast::<u32>(), extent, Cmp::Lt));
+        let zero = Val::of(trace::constant(T::ELEMENT, 0));
+        match each.reduce(|a, b| a & b) {
+            Some(inside) => self.pointer_to(position).load_if(inside, zero),
+            None => self.ptr.load(),
+        }
+    }
+
+    /// The same of a position that is inside, which nothing checks: one outside reads memory that is not the view's.
+    #[must_use]
+    #[track_caller]
+    pub fn load_scalar_unchecked(self, position: impl Position<R>) -> Val<T> {
         self.pointer_to(position).load()
     }
 
