@@ -58,8 +58,12 @@ impl Product {
             "bias+gelu" => Epilogue::identity().bias_per_column("bias", problem.types.d).gelu_tanh(),
             other => return Err(format!("epilogue {other}, expected none or bias+gelu").into()),
         };
-        let problem =
-            Problem { a: Placement::dense(a, m, k), b: Placement::dense(b, k, n), epilogue, ..problem };
+        let problem = Problem {
+            a: Placement::dense(a, m as usize, k as usize),
+            b: Placement::dense(b, k as usize, n as usize),
+            epilogue,
+            ..problem
+        };
         let known = candidates(&problem, gpu)?;
         let mut tried = Vec::new();
         for one in entry["tried"].as_array().ok_or("an entry without `tried`")? {

@@ -9,7 +9,7 @@ use tilewright_ir::Element as Kind;
     note = "element types are bool, i8 to i64, u8 to u64, f16, bf16, f32, f64, Tf32, E4m3, E5m2, E2m1 and Ue8m0"
 )]
 pub trait Element: Copy + PartialEq + 'static {
-    /// The element type.
+    /// The element type as a value, for all that takes one so: `f32::ELEMENT` for a bias of a matrix product.
     const ELEMENT: Kind;
     /// The bits of a constant; only as many as the element has count.
     fn to_bits(self) -> u64;

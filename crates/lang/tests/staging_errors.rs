@@ -889,7 +889,7 @@ fn what_threads_do_does_not_exist_beside_tiles() {
         error: `special` is for threads, and this kernel works on tiles: a program has no threads to name, only ids of programs
           --> line +5:20
            |     x.tile([8]).at(thread_id(0)).store(a);
-        error: `load` stands in a region that computes single elements, where only arithmetic can be
+        error: `load_if` stands in a region that computes single elements, where only arithmetic can be
           --> line +2:26
            |     a += a.map(|v| v + x.load_scalar(0));
         error: `tile_reduce` stands in a region that computes single elements, where only arithmetic can be

@@ -41,8 +41,8 @@ fn problem(element: Element, (a, b): (bool, bool)) -> Problem {
     let storage = |row_major: bool| if row_major { Storage::RowMajor } else { Storage::ColumnMajor };
     let accumulation = if element == Element::E4M3 { Accumulation::Promoted } else { Accumulation::Fast };
     Problem {
-        a: Placement::dense(storage(a), m, k),
-        b: Placement::dense(storage(!b), k, n),
+        a: Placement::dense(storage(a), m as usize, k as usize),
+        b: Placement::dense(storage(!b), k as usize, n as usize),
         epilogue: if element.is_int() { Epilogue::identity() } else { Epilogue::linear() },
         accumulation,
         ..Problem::new(m, n, k, Types::of(element))

@@ -57,7 +57,11 @@ impl Case {
 /// A problem whose factors lie as told.
 fn stored(m: u32, n: u32, k: u32, element: Element, a: Storage, b: Storage) -> Problem {
     let problem = Problem::new(m, n, k, Types::of(element));
-    Problem { a: Placement::dense(a, m, k), b: Placement::dense(b, k, n), ..problem }
+    Problem {
+        a: Placement::dense(a, m as usize, k as usize),
+        b: Placement::dense(b, k as usize, n as usize),
+        ..problem
+    }
 }
 
 fn cases() -> Vec<Case> {

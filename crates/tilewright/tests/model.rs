@@ -54,7 +54,12 @@ impl Entry {
             "bias+gelu" => Epilogue::identity().bias_per_column("bias", problem.types.d).gelu_tanh(),
             other => panic!("an epilogue that was not measured: {other}"),
         };
-        Problem { a: Placement::dense(a, m, k), b: Placement::dense(b, k, n), epilogue, ..problem }
+        Problem {
+            a: Placement::dense(a, m as usize, k as usize),
+            b: Placement::dense(b, k as usize, n as usize),
+            epilogue,
+            ..problem
+        }
     }
 
     /// How much longer the model's choice took than the fastest. What is no candidate any more cannot be the choice.

@@ -377,6 +377,65 @@ fn overlaps_are_refused() {
     });
 }
 
+/// Copies the row `ahead` of the program's own to the one as far behind, along either axis.
+#[kernel]
+fn moved(x: View<f32, 2>, out: View<f32, 2>, ahead: Val<i32>, columns: bool) {
+    let own = program_id(0).cast::<i32>();
+    let at =
+        |view: View<f32, 2>, index: Val<i32>| if columns { view.select(1, index) } else { view.row(index) };
+    at(out, own - ahead).tile([8]).at(0).store(at(x, own + ahead).tile([8]).at(0).load_or(-1.0f32));
+}
+
+/// Rows and columns outside of a view are padded when they are loaded and dropped when they are stored, though there is memory.
+#[test]
+fn rows_outside_are_padded_and_dropped() {
+    both(|device| {
+        let x: Vec<f32> = (0..64u8).map(f32::from).collect();
+        let from = device.upload(&x).unwrap();
+        for (columns, ahead) in [(false, 1i32), (false, -1), (false, 5), (true, 1), (true, -2), (true, 0)] {
+            // Four rows, or columns, in the middle of others.
+            let (to, axis) = (device.upload(&[-7.0f32; 64]).unwrap(), usize::from(columns));
+            let [x_view, out] = [&from, &to].map(|buffer| buffer.view([8, 8]).slice(axis, 2..6).unwrap());
+            let program = device.program(&moved::stage(columns).unwrap()).unwrap();
+            program.launch(4, &[&x_view, &out, &ahead]).unwrap().expect_clean().unwrap();
+            let mut expected = [-7.0f32; 64];
+            for own in 0..4 {
+                let inside = |line: i32| usize::try_from(line).ok().filter(|line| *line < 4);
+                let place =
+                    |line: usize, i: usize| if columns { i * 8 + line + 2 } else { (line + 2) * 8 + i };
+                let Some(line) = inside(own - ahead) else { continue };
+                for i in 0..8 {
+                    expected[place(line, i)] = inside(own + ahead).map_or(-1.0, |line| x[place(line, i)]);
+                }
+            }
+            assert_eq!(to.to_vec().unwrap(), expected, "{columns} {ahead} on {}", device.name());
+        }
+    });
+}
+
+/// Fetches one element for each program, and one of a row that may not be there.
+#[kernel]
+fn picked(x: View<f32, 2>, rows: View<i32, 1>, out: View<f32, 1>) {
+    let row = rows.load_scalar(program_id(0));
+    let both = x.load_scalar((row, 1)) + x.row(row).load_scalar(0) * 100.0f32;
+    out.partition([1]).store(Tile::full([1], both));
+}
+
+#[test]
+fn elements_outside_are_zero() {
+    both(|device| {
+        let memory = device.upload(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).unwrap();
+        let x = memory.view([4, 2]).slice(0, 1..3).unwrap();
+        // There is one more program than numbers of rows, though there is memory: it takes row 0.
+        let rows = device.upload(&[-1i32, 0, 1, 2, i32::MIN, i32::MAX, 9]).unwrap();
+        let out = device.alloc::<f32>(7).unwrap();
+        let program = device.program(&picked::stage().unwrap()).unwrap();
+        let rows = rows.view([7]).slice(0, ..6).unwrap();
+        program.run(&[&x, &rows, &out.view([7])]).unwrap().expect_clean().unwrap();
+        assert_eq!(out.to_vec().unwrap(), [0.0, 304.0, 506.0, 0.0, 0.0, 0.0, 304.0], "{}", device.name());
+    });
+}
+
 /// Relies on what it is told.
 #[kernel]
 fn promising(x: View<f32, 2>, out: View<f32, 1>, n: Val<u32>) {

@@ -238,14 +238,14 @@ mod tests {
         for (i, &element) in elements.iter().enumerate() {
             let (m, n, k) = [(1, 1, 1), (3, 1000, 0), (16, 4097, 129), (300, 200, 4096)][i % 4];
             let awkward = Problem {
-                a: Placement::dense(Storage::ColumnMajor, m, k),
+                a: Placement::dense(Storage::ColumnMajor, m as usize, k as usize),
                 b: Placement {
                     leading: u64::from(n) + 3,
                     alignment: element.bytes(),
                     batch_stride: 0,
-                    ..Placement::dense(Storage::RowMajor, k, n)
+                    ..Placement::dense(Storage::RowMajor, k as usize, n as usize)
                 },
-                d: Placement::dense(Storage::ColumnMajor, m, n),
+                d: Placement::dense(Storage::ColumnMajor, m as usize, n as usize),
                 batch: 3,
                 batching: if i % 2 == 0 { Batching::Pointers } else { Batching::Strided },
                 ..Problem::new(m, n, k, Types::of(element))

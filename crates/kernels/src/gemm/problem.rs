@@ -34,7 +34,7 @@ impl Storage {
 /// use tilewright_kernels::gemm::{Placement, Storage};
 ///
 /// // The first 48 of 64 columns.
-/// let part = Placement { leading: 64, ..Placement::dense(Storage::RowMajor, 100, 48) };
+/// let part = Placement::dense(Storage::RowMajor, 100, 48).with_leading(64);
 /// assert_eq!(part.transposed().storage, Storage::ColumnMajor);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,13 +52,27 @@ pub struct Placement {
 impl Placement {
     /// A matrix without gaps, at an address that suits every copy.
     #[must_use]
-    pub fn dense(storage: Storage, rows: u32, columns: u32) -> Placement {
+    pub fn dense(storage: Storage, rows: usize, columns: usize) -> Placement {
+        let (rows, columns) = (rows as u64, columns as u64);
         let leading = match storage {
             Storage::RowMajor => columns,
             Storage::ColumnMajor => rows,
         };
-        let leading = u64::from(leading.max(1));
-        Placement { storage, leading, batch_stride: u64::from(rows) * u64::from(columns), alignment: 256 }
+        // What is more than a number is more than any memory: whoever takes such a stride refuses it.
+        let batch_stride = rows.saturating_mul(columns);
+        Placement { storage, leading: leading.max(1), batch_stride, alignment: 256 }
+    }
+
+    /// The same with so many elements from one row (or column) to the next.
+    #[must_use]
+    pub fn with_leading(self, leading: usize) -> Placement {
+        Placement { leading: leading as u64, ..self }
+    }
+
+    /// The same with so many elements from one matrix of a batch to the next. Zero uses the same matrix for all.
+    #[must_use]
+    pub fn with_batch_stride(self, batch_stride: usize) -> Placement {
+        Placement { batch_stride: batch_stride as u64, ..self }
     }
 
     /// The transposed matrix in the same memory.
@@ -282,7 +296,7 @@ impl Problem {
     /// `D = A * B` for dense matrices: A row-major, B column-major (both with k contiguous, what tensor cores like best), D row-major.
     #[must_use]
     pub fn new(m: u32, n: u32, k: u32, types: Types) -> Problem {
-        let d = Placement::dense(Storage::RowMajor, m, n);
+        let d = Placement::dense(Storage::RowMajor, m as usize, n as usize);
         Problem {
             m,
             n,
@@ -291,8 +305,8 @@ impl Problem {
             batching: Batching::Strided,
             types,
             accumulation: Accumulation::Fast,
-            a: Placement::dense(Storage::RowMajor, m, k),
-            b: Placement::dense(Storage::ColumnMajor, k, n),
+            a: Placement::dense(Storage::RowMajor, m as usize, k as usize),
+            b: Placement::dense(Storage::ColumnMajor, k as usize, n as usize),
             c: d,
             d,
             epilogue: Epilogue::identity(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tilewright_lang::tile::prelude::*;
 
 use super::Tiling;
-use crate::gemm::epilogue::{Binary, Formula, Real, Unary};
+use crate::gemm::epilogue::{Binary, Fingerprint, Formula, Real, Unary};
 
 /// A function that is built in, as a formula of one number.
 impl Formula for Unary {
@@ -33,19 +33,19 @@ impl Formula for Binary {
     }
 }
 
-/// A formula as a compile-time parameter: two are equal if their names are.
+/// A formula as a compile-time parameter: two are equal if they compute the same.
 #[derive(Debug)]
-pub struct Named<F>(pub Arc<F>);
+pub struct SharedFormula<F>(pub Arc<F>);
 
-impl<F> Clone for Named<F> {
+impl<F> Clone for SharedFormula<F> {
     fn clone(&self) -> Self {
-        Named(self.0.clone())
+        SharedFormula(self.0.clone())
     }
 }
 
-impl<F: Formula> PartialEq for Named<F> {
+impl<F: Formula> PartialEq for SharedFormula<F> {
     fn eq(&self, other: &Self) -> bool {
-        self.0.name() == other.0.name()
+        Fingerprint::of(&*self.0) == Fingerprint::of(&*other.0)
     }
 }
 
@@ -54,7 +54,7 @@ impl<F: Formula> PartialEq for Named<F> {
 pub fn elementwise1<T: Float, U: Float, F: Formula>(
     x: View<T, 2>,
     y: View<U, 2>,
-    formula: Named<F>,
+    formula: SharedFormula<F>,
     tiling: Tiling,
 ) {
     let a = tiling.mine(x).load().cast::<f32>();
@@ -67,7 +67,7 @@ pub fn elementwise2<T: Float, U: Float, F: Formula>(
     x0: View<T, 2>,
     x1: View<T, 2>,
     y: View<U, 2>,
-    formula: Named<F>,
+    formula: SharedFormula<F>,
     tiling: Tiling,
 ) {
     let (a, b) = (tiling.mine(x0).load().cast::<f32>(), tiling.mine(x1).load().cast::<f32>());
@@ -81,7 +81,7 @@ pub fn elementwise3<T: Float, U: Float, F: Formula>(
     x1: View<T, 2>,
     x2: View<T, 2>,
     y: View<U, 2>,
-    formula: Named<F>,
+    formula: SharedFormula<F>,
     tiling: Tiling,
 ) {
     let (a, b) = (tiling.mine(x0).load().cast::<f32>(), tiling.mine(x1).load().cast::<f32>());

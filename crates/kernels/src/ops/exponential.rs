@@ -186,7 +186,7 @@ pub fn softmax_to_position<T: Padded, U: Float>(
     row: InParts,
 ) {
     let i = program_id(0);
-    let seen = columns_to(positions.load_scalar((i, 0)));
+    let seen = columns_to(positions.load_scalar_unchecked((i, 0)));
     of_seen(x, y, (i, seen), (scale, falls), form, row);
 }
 
@@ -329,7 +329,7 @@ pub fn softmax_positions_long<T: Padded, U: Float>(
     form: Form,
     width: u32,
 ) {
-    let seen = columns_to(positions.load_scalar((program_id(0), 0)));
+    let seen = columns_to(positions.load_scalar_unchecked((program_id(0), 0)));
     in_steps(first_of(x, seen, scale, width), seen.min(x.extent(1)), y, form, width);
 }
 

@@ -20,7 +20,7 @@ mod rotary;
 mod tiling;
 
 pub use elementwise::{
-    Activation, Named, convert, dropout, elementwise1, elementwise2, elementwise3, glu, glu_backward,
+    Activation, SharedFormula, convert, dropout, elementwise1, elementwise2, elementwise3, glu, glu_backward,
 };
 pub use exponential::{
     AxisNumber, Form, cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long,

@@ -138,11 +138,11 @@ pub static OPERATORS: &[Entry] = &[
     entry("permute", "bf16 of heads and tokens in another order", || permute::stage::<bf16>([1, 8, 8, 64])),
     entry("rope", "rotary position embedding of bf16", || {
         let pairs = Pairs { head: 128, rotary: 128, interleaved: false, inverse: false };
-        rope::stage::<bf16, bf16>(pairs, 32)
+        rope::stage::<bf16, bf16>(pairs, [1, 32].into())
     }),
     entry("rope_positions", "rotary position embedding of bf16, neighbours, half of each head", || {
         let pairs = Pairs { head: 128, rotary: 64, interleaved: true, inverse: false };
-        rope_positions::stage::<bf16, bf16>(pairs, 8)
+        rope_positions::stage::<bf16, bf16>(pairs, [1, 8].into())
     }),
     entry("embedding", "rows of a table of bf16 by index", || {
         embedding::stage::<bf16, i32>(tiles([1, 4096]))

@@ -2,6 +2,8 @@
 
 use tilewright_lang::tile::prelude::*;
 
+use super::Tiling;
+
 /// Which numbers of a head are turned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Pairs {
@@ -15,7 +17,8 @@ pub struct Pairs {
     pub inverse: bool,
 }
 
-/// Heads of one token, `heads` by a program, turned by the angles of its position. Axes are token, head, number.
+/// Heads of one token, as many as a tile is wide by a program, turned by the angles of its position. Axes are token, head, number; tiles are of
+/// tokens and heads.
 #[kernel]
 pub fn rope<T: Float, U: Float>(
     x: View<T, 3>,
@@ -23,9 +26,9 @@ pub fn rope<T: Float, U: Float>(
     sin: View<f32, 2>,
     y: View<U, 3>,
     pairs: Pairs,
-    heads: u32,
+    tiling: Tiling,
 ) {
-    turn(x, cos, sin, y, program_id(0), pairs, heads);
+    turn(x, cos, sin, y, tiling.place().0, pairs, tiling);
 }
 
 /// The same with a position for each token.
@@ -37,12 +40,12 @@ pub fn rope_positions<T: Float, U: Float>(
     positions: View<i32, 2>,
     y: View<U, 3>,
     pairs: Pairs,
-    heads: u32,
+    tiling: Tiling,
 ) {
-    let position = positions.load_scalar((program_id(0), 0));
+    let position = positions.load_scalar_unchecked((tiling.place().0, 0));
     // One that is negative is beyond all of them.
     let position = select(position < 0, cos.extent(0), position.cast::<u32>());
-    turn(x, cos, sin, y, position, pairs, heads);
+    turn(x, cos, sin, y, position, pairs, tiling);
 }
 
 #[device]
@@ -53,9 +56,11 @@ fn turn<T: Float, U: Float>(
     y: View<U, 3>,
     position: Val<u32>,
     pairs: Pairs,
-    heads: u32,
+    tiling: Tiling,
 ) {
-    let (token, group) = (program_id(0), program_id(1) * heads);
+    let [_, heads] = tiling.shape;
+    let (token, group) = tiling.place();
+    let group = group * heads;
     let half = pairs.rotary / 2;
     if half > 0 {
         let angles = |table: View<f32, 2>| {

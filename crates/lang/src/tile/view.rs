@@ -146,10 +146,25 @@ impl<T: Element, const R: usize> View<T, R> {
         TileRef { view: self, shape: std::array::from_fn(|i| shape.extents().get(i).copied().unwrap_or(1)) }
     }
 
-    /// Loads one element, the same for the whole program. Nothing is checked: the position must be inside.
+    /// Loads one element, the same for the whole program; zero if the position is outside.
     #[must_use]
     #[track_caller]
     pub fn load_scalar(self, position: impl Position<R>) -> Val<T> {
+        trace::here();
+        let position = position.scaled([1; R]);
+        let each = position.iter().zip(self.extents);
+        let each = each.map(|(&i, extent)| compare(i.bitcast::<u32>(), extent, Cmp::Lt));
+        let zero = Val::of(trace::constant(T::ELEMENT, 0));
+        match each.reduce(|a, b| a & b) {
+            Some(inside) => self.pointer_to(position).load_if(inside, zero),
+            None => self.ptr.load(),
+        }
+    }
+
+    /// The same of a position that is inside, which nothing checks: one outside reads memory that is not the view's.
+    #[must_use]
+    #[track_caller]
+    pub fn load_scalar_unchecked(self, position: impl Position<R>) -> Val<T> {
         self.pointer_to(position).load()
     }
 
@@ -362,11 +377,37 @@ fn promise(value: Value, of: u32, method: &str) {
 macro_rules! fewer_dimensions {
     ($($rank:literal to $less:literal;)*) => {$(
         impl<T: Element> View<T, $rank> {
-            /// The view at one index along an axis, which goes. Nothing is checked: the index must be inside, as nothing of the axis is left
-            /// that could pad. Where it may be outside, a [`tile`](View::tile) of extent 1 along the axis pads.
+            /// The view at one index along an axis, which goes. At an index outside there is nothing: the first extent of the result is 0, so that
+            /// tiles are padded when they are loaded, and dropped when they are stored.
+            ///
+            /// ```
+            /// use tilewright_lang::tile::prelude::*;
+            /// /// Each row minus the next one; the last one as it is.
+            /// #[kernel]
+            /// fn differences(x: View<f32, 2>, out: View<f32, 2>, columns: u32) {
+            ///     let [own, next] = [0u32, 1].map(|ahead| x.row(program_id(0) + ahead).tile([columns]).at(0).load());
+            ///     out.row(program_id(0)).tile([columns]).at(0).store(own - next);
+            /// }
+            /// differences::stage(128)?;
+            /// # Ok::<(), tilewright_lang::Error>(())
+            /// ```
             #[must_use]
             #[track_caller]
             pub fn select(self, axis: i32, index: impl TileCoordinate) -> View<T, $less> {
+                trace::here();
+                let index = index.scaled(1);
+                let at = axis_of(axis, $rank).unwrap_or(0);
+                let inside = compare(index.bitcast::<u32>(), self.extents[at], Cmp::Lt);
+                let mut view = self.select_unchecked(axis, index);
+                view.extents[0] = select(inside, view.extents[0], 0u32);
+                view
+            }
+
+            /// The same for an index that is inside, which nothing checks: one outside reads and writes memory that is not the view's. Extents
+            /// stay what they were, so that the copy engine of Hopper can load factors of products from it.
+            #[must_use]
+            #[track_caller]
+            pub fn select_unchecked(self, axis: i32, index: impl TileCoordinate) -> View<T, $less> {
                 trace::here();
                 let index = index.scaled(1);
                 let at = axis_of(axis, $rank).unwrap_or(0);
@@ -378,7 +419,7 @@ macro_rules! fewer_dimensions {
                 }
             }
 
-            /// The view at one index of the first axis, which goes: a row of a matrix. Nothing is checked, as in [`select`](View::select).
+            /// The view at one index of the first axis, which goes: a row of a matrix. Outside there is nothing, as in [`select`](View::select).
             #[must_use]
             #[track_caller]
             pub fn row(self, index: impl TileCoordinate) -> View<T, $less> {

@@ -163,7 +163,7 @@ impl Case {
     pub(super) fn problem(&self) -> Result<Problem, Failure> {
         let Shape { m, n, k, batch, pad } = self.shape;
         let placed = |storage, rows, columns| {
-            let dense = Placement::dense(storage, rows, columns);
+            let dense = Placement::dense(storage, rows as usize, columns as usize);
             let lines = if storage == Storage::RowMajor { rows } else { columns };
             let leading = dense.leading + u64::from(pad);
             Placement { leading, batch_stride: leading * u64::from(lines), ..dense }

@@ -42,7 +42,7 @@ impl Said {
     /// What was not said: row-major, without gaps, well aligned.
     fn placement(self, (rows, columns): (u32, u32)) -> Placement {
         let storage = self.storage.unwrap_or(Storage::RowMajor);
-        let dense = Placement::dense(storage, rows, columns);
+        let dense = Placement::dense(storage, rows as usize, columns as usize);
         let leading = self.leading.map_or(dense.leading, |leading| leading as u64);
         let lines = match storage {
             Storage::RowMajor => rows,

@@ -4,15 +4,14 @@
 //! [`Binary`](crate::kernels::gemm::epilogue::Binary)). Its numbers are f32; the result is rounded once. NaN and infinities are what the
 //! formula makes of them. No rows, no columns: nothing is written.
 //!
-//! A kernel is made once for each type and [name](Formula::name) of a formula: one with fields that are constants of it says them in its name.
+//! A kernel is made once for each [`Fingerprint`]: what a formula computes, its constants included, whatever its type and name.
 //!
 //! Works in place: `y` may be exactly any input that is not broadcast.
 
-use std::any::TypeId;
 use std::sync::Arc;
 
-use tilewright_kernels::gemm::epilogue::Formula;
-use tilewright_kernels::ops::{self as kernels, Named};
+use tilewright_kernels::gemm::epilogue::{Fingerprint, Formula};
+use tilewright_kernels::ops::{self as kernels, SharedFormula};
 
 use super::cpu::on_cpu;
 use super::launch::{launch, parts, programs};
@@ -57,14 +56,14 @@ use crate::device::{Argument, Device, DeviceKind};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Elementwise<F> {
-    formula: Named<F>,
+    formula: SharedFormula<F>,
 }
 
 impl<F: Formula> Elementwise<F> {
     /// Of this function.
     #[must_use]
     pub fn new(formula: F) -> Elementwise<F> {
-        Elementwise { formula: Named(Arc::new(formula)) }
+        Elementwise { formula: SharedFormula(Arc::new(formula)) }
     }
 
     fn launch<T: FloatItem, U: FloatItem>(
@@ -79,8 +78,8 @@ impl<F: Formula> Elementwise<F> {
         let mut arguments: Vec<&dyn Argument> = views.iter().map(|view| view as &dyn Argument).collect();
         arguments.push(&to);
         let arguments = &arguments[..];
-        // Formulas of one type and name are the same formula.
-        let key = (TypeId::of::<F>(), formula.0.name(), inputs.len(), [T::ELEMENT, U::ELEMENT], shape);
+        // Of the formula as it is now: it may have changed inside since the last run.
+        let key = (Fingerprint::of(&*formula.0), inputs.len(), [T::ELEMENT, U::ELEMENT], shape);
         let programs = programs(y.extents(), shape);
         match inputs.len() {
             1 => launch(device, &key, programs, arguments, || {

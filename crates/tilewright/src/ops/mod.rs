@@ -56,8 +56,8 @@
 //! * What is added up over few long rows, or over all elements, is shared by up to 1024 programs; so are sums over all rows by up to 512.
 //!   Nothing is added up atomically: a result has the same bits each time, on one kind of chip.
 //! * Causal softmax reads of a row what its query sees, and no more.
-//! * [`NoKernel`](Error::NoKernel) is the answer where a kernel is missing: softmax that is causal and has a mask, and functions of more than
-//!   three matrices. E4m3 and E5m2 need a chip that converts to them: Ada, Hopper or newer.
+//! * [`NoKernel`](Error::NoKernel) is the answer where a kernel is missing: softmax that is causal and has a mask, functions of more than
+//!   three matrices, and RoPE of heads of more than 4096 numbers. E4m3 and E5m2 need a chip that converts to them: Ada, Hopper or newer.
 
 mod convert;
 mod cpu;

@@ -10,7 +10,7 @@
 //!
 //! Works in place: `y` may be exactly `x`. The gradient of a rotation is the [rotation back](Rope::inverse).
 
-use tilewright_kernels::ops::{self as kernels, Pairs};
+use tilewright_kernels::ops::{self as kernels, Pairs, Tiling};
 
 use super::cpu::{on_cpu, rounded};
 use super::launch::{STEP, launch, programs};
@@ -170,20 +170,20 @@ impl<'a> Rope<'a> {
         }
         let heads = columns / self.head;
         let together = (STEP as usize / self.head).clamp(1, heads.max(1));
-        let together = u32::try_from(together).unwrap_or(1);
+        let tiling = Tiling::of([1, u32::try_from(together).unwrap_or(1)], heads);
         let pairs = Pairs { head, rotary, interleaved: self.interleaved, inverse: self.inverse };
-        let key = (pairs, together, T::ELEMENT, U::ELEMENT, positions.is_some());
-        let programs = programs((rows, heads), [1, together]);
+        let key = (pairs, tiling, T::ELEMENT, U::ELEMENT, positions.is_some());
+        let programs = programs((rows, heads), tiling);
         let (from, to) = (x.parts(heads, self.head), y.parts(heads, self.head));
         let (cos, sin) = (cos.tensor(), sin.tensor());
         match positions {
             Some(positions) => {
                 launch(device, &key, programs, &[&from, &cos, &sin, &positions.tensor(), &to], || {
-                    kernels::rope_positions::stage::<T, U>(pairs, together)
+                    kernels::rope_positions::stage::<T, U>(pairs, tiling)
                 })
             }
             None => launch(device, &key, programs, &[&from, &cos, &sin, &to], || {
-                kernels::rope::stage::<T, U>(pairs, together)
+                kernels::rope::stage::<T, U>(pairs, tiling)
             }),
         }
     }

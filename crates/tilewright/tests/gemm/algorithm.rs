@@ -14,8 +14,14 @@ fn h200() -> &'static Gpu {
 /// A product whose factors lie badly: the other way round, with gaps that suit nobody.
 fn awkward(element: Element, (m, n, k): (u32, u32, u32)) -> Problem {
     let mut problem = Problem::new(m, n, k, Types::of(element));
-    problem.a = Placement { leading: u64::from(m) + 1, ..Placement::dense(Storage::ColumnMajor, m, k) };
-    problem.b = Placement { leading: u64::from(n) + 3, ..Placement::dense(Storage::RowMajor, k, n) };
+    problem.a = Placement {
+        leading: u64::from(m) + 1,
+        ..Placement::dense(Storage::ColumnMajor, m as usize, k as usize)
+    };
+    problem.b = Placement {
+        leading: u64::from(n) + 3,
+        ..Placement::dense(Storage::RowMajor, k as usize, n as usize)
+    };
     problem
 }
 

@@ -29,10 +29,10 @@ fn small(element: Element) -> Config {
 fn with_storages(problem: Problem, a: Storage, b: Storage, d: Storage) -> Problem {
     let (m, n, k) = (problem.m, problem.n, problem.k);
     Problem {
-        a: Placement::dense(a, m, k),
-        b: Placement::dense(b, k, n),
-        c: Placement::dense(d, m, n),
-        d: Placement::dense(d, m, n),
+        a: Placement::dense(a, m as usize, k as usize),
+        b: Placement::dense(b, k as usize, n as usize),
+        c: Placement::dense(d, m as usize, n as usize),
+        d: Placement::dense(d, m as usize, n as usize),
         ..problem
     }
 }
@@ -347,7 +347,7 @@ fn index(placement: &Placement, row: u32, column: u32) -> u64 {
 fn check_epilogue(config: Config, types: Types, epilogue: Epilogue, d: Storage, tolerance: f64) {
     let (m, n, k) = (40, 42, 24);
     let merged = epilogue.columns_for_one();
-    let d = Placement::dense(d, m, n / merged);
+    let d = Placement::dense(d, m as usize, (n / merged) as usize);
     let problem = Problem { epilogue, d, c: d, ..Problem::new(m, n, k, types) };
     let (a, b) = (numbers(1, types.a, u64::from(m * k)), numbers(2, types.b, u64::from(k * n)));
     let device = Device::simulator();

@@ -31,7 +31,11 @@ fn count(problem: &Problem, recipe: &Recipe) -> Counts {
 
 fn stored(m: u32, n: u32, k: u32, element: Element, a: Storage, b: Storage) -> Problem {
     let problem = Problem::new(m, n, k, Types::of(element));
-    Problem { a: Placement::dense(a, m, k), b: Placement::dense(b, k, n), ..problem }
+    Problem {
+        a: Placement::dense(a, m as usize, k as usize),
+        b: Placement::dense(b, k as usize, n as usize),
+        ..problem
+    }
 }
 
 fn h200() -> &'static Gpu {

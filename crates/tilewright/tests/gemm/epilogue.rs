@@ -77,7 +77,7 @@ impl Case {
     fn new(m: u32, n: u32, types: Types, epilogue: impl Into<Epilogue>) -> Case {
         let epilogue = epilogue.into();
         let columns = n / epilogue.columns_for_one();
-        let dense = Placement::dense(Storage::RowMajor, m, columns);
+        let dense = Placement::dense(Storage::RowMajor, m as usize, columns as usize);
         let problem = Problem { epilogue, c: dense, d: dense, ..Problem::new(m, n, 1, types) };
         Case { problem, run: 2, alpha: 0.5, beta: -2.0, tolerance: 0.0, c: 3.0, finishes: false }
     }
@@ -256,7 +256,7 @@ pub(super) fn bytes(element: Element, values: impl Iterator<Item = f64>) -> Vec<
 use Element::{BF16, E4M3, E5M2, F16, F32, F64, I8};
 
 fn dense(m: u32, n: u32) -> Placement {
-    Placement::dense(Storage::RowMajor, m, n)
+    Placement::dense(Storage::RowMajor, m as usize, n as usize)
 }
 
 #[test]

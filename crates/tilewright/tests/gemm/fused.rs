@@ -163,13 +163,18 @@ fn check_recipe(problem: &Problem, recipe: &Recipe) {
 /// A problem whose C and D are as narrow as the epilogue makes them.
 fn problem(m: u32, n: u32, k: u32, types: Types, d: Storage, epilogue: Epilogue) -> Problem {
     let columns = n / epilogue.columns_for_one();
-    let c = Placement::dense(Storage::RowMajor, m, columns);
-    Problem { epilogue, c, d: Placement::dense(d, m, columns), ..Problem::new(m, n, k, types) }
+    let c = Placement::dense(Storage::RowMajor, m as usize, columns as usize);
+    Problem {
+        epilogue,
+        c,
+        d: Placement::dense(d, m as usize, columns as usize),
+        ..Problem::new(m, n, k, types)
+    }
 }
 
 /// The epilogues that every family must compute, for a product of these extents.
 fn epilogues(m: u32, n: u32) -> Vec<Epilogue> {
-    let dense = |storage| Placement::dense(storage, m, n);
+    let dense = |storage| Placement::dense(storage, m as usize, n as usize);
     let (rows, columns) = (dense(Storage::RowMajor), dense(Storage::ColumnMajor));
     vec![
         Epilogue::linear().bias_per_column("bias", BF16).gelu(),

@@ -24,8 +24,8 @@ fn both(m: u32, types: Types) -> [Problem; 2] {
     let (n, k) = (45, 301);
     [ColumnMajor, RowMajor].map(|storage| {
         let leading = u64::from(if storage == ColumnMajor { k } else { n }).next_multiple_of(16);
-        let b = Placement { leading, ..Placement::dense(storage, k, n) };
-        let a = Placement { leading: 304, ..Placement::dense(RowMajor, m, k) };
+        let b = Placement { leading, ..Placement::dense(storage, k as usize, n as usize) };
+        let a = Placement { leading: 304, ..Placement::dense(RowMajor, m as usize, k as usize) };
         Problem { a, b, ..Problem::new(m, n, k, types) }
     })
 }

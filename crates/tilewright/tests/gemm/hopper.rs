@@ -42,7 +42,7 @@ const NARROW: &str = "hopper 64x16x128B c1x1 s3 coop1 m8";
 fn stored(mut problem: Problem, a: Storage, b: Storage, d: Storage) -> Problem {
     let place = |storage, rows: u32, columns: u32, element: Element| {
         let whole = u64::from(16 / element.bytes());
-        let dense = Placement::dense(storage, rows, columns);
+        let dense = Placement::dense(storage, rows as usize, columns as usize);
         Placement { leading: dense.leading.next_multiple_of(whole), ..dense }
     };
     problem.a = place(a, problem.m, problem.k, problem.types.a);

@@ -23,7 +23,11 @@ fn check(problem: Problem, config: &str) {
 /// A problem whose factors lie as told.
 fn stored(m: u32, n: u32, k: u32, types: Types, a: Storage, b: Storage) -> Problem {
     let problem = Problem::new(m, n, k, types);
-    Problem { a: Placement::dense(a, m, k), b: Placement::dense(b, k, n), ..problem }
+    Problem {
+        a: Placement::dense(a, m as usize, k as usize),
+        b: Placement::dense(b, k as usize, n as usize),
+        ..problem
+    }
 }
 
 #[test]

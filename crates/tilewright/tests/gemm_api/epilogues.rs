@@ -1,5 +1,10 @@
 //! What comes after the product.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tilewright::gemm::Formula;
+
 use super::*;
 
 #[test]
@@ -11,9 +16,9 @@ fn epilogues_read_and_write_what_they_are_given() {
         let epilogue = Epilogue::new()
             .alpha()
             .bias_per_column("bias", Element::F32)
-            .store("before", Element::F32, Placement::dense(Storage::RowMajor, 6, 5))
+            .store("before", Element::F32, Placement::dense(Storage::RowMajor, m, n))
             .relu()
-            .residual("x", Element::F32, Placement::dense(Storage::RowMajor, 6, 5))
+            .residual("x", Element::F32, Placement::dense(Storage::RowMajor, m, n))
             .row_sums("sums")
             .amax("largest");
         for storage in [Storage::RowMajor, Storage::ColumnMajor] {
@@ -74,7 +79,7 @@ fn reductions_of_nothing_are_written() {
     for device in available() {
         let dirty = |len: usize| device.upload(&vec![7.0f32; len]).unwrap();
         for (m, n, batch) in [(0, 3, 1), (3, 0, 1), (3, 3, 0), (0, 3, 2), (0, 0, 1)] {
-            let each = |shape, how, len: u64| {
+            let each = |shape, how, len: usize| {
                 let operand = ExtraOperand::new(
                     if shape == Shape::PerRow { "rows" } else { "columns" },
                     Element::F32,
@@ -200,4 +205,50 @@ fn reductions_suit_batches_and_types() {
         check::<f32>(&device);
         check::<f64>(&device);
     }
+}
+
+/// A formula whose name does not tell its constant, which may change.
+struct Times(Arc<AtomicU32>);
+
+impl Times {
+    fn of(factor: u32) -> Times {
+        Times(Arc::new(AtomicU32::new(factor)))
+    }
+}
+
+impl Formula for Times {
+    fn name(&self) -> String {
+        "times".to_owned()
+    }
+    fn apply<R: tilewright::gemm::Real>(&self, x: &[R]) -> R {
+        x[0] * R::of(self.0.load(Ordering::Relaxed).into())
+    }
+}
+
+#[test]
+fn formulas_of_one_name_compute_with_their_own_constants() {
+    for device in available() {
+        let (a, b) = (device.upload(&[1.0f32; 4]).unwrap(), device.upload(&[1.0f32; 4]).unwrap());
+        let run = |epilogue: Epilogue| {
+            Gemm::new(2, 2, 2).epilogue(epilogue).run(&device, &a, &b).unwrap().to_vec::<f32>().unwrap()
+        };
+        for factor in [3u8, 5, 3] {
+            let found = run(Epilogue::new().map(Times::of(factor.into())));
+            assert_eq!(found, [2.0 * f32::from(factor); 4], "{}", device.name());
+        }
+        // Both in one expression: neither is taken for the other.
+        let found = run(Epilogue::new().then(|x| x.clone().map(Times::of(3)) - x.map(Times::of(10))));
+        assert_eq!(found, [-14.0; 4], "{}", device.name());
+    }
+}
+
+#[test]
+fn formulas_that_have_changed_are_refused() {
+    let device = Device::cpu();
+    let factor = Arc::new(AtomicU32::new(2));
+    let gemm = Gemm::new(2, 2, 2).element::<f32>().epilogue(Epilogue::new().map(Times(factor.clone())));
+    gemm.plan(&device).unwrap();
+    factor.store(3, Ordering::Relaxed);
+    let message = gemm.plan(&device).unwrap_err().to_string();
+    assert!(message.contains("`times` computes something else than when it was given"), "{message}");
 }

@@ -248,14 +248,19 @@ fn distances_beyond_all_memory_are_refused_or_do_not_matter() {
         assert_eq!(d.to_vec::<f32>().unwrap(), [2.0; 4]);
         let error = refusal(strides.batch(2).run(&device, &a, &b));
         assert!(error.starts_with("a batch stride is 18446744073709551615, expected at most"), "{error}");
-        let far = Placement { leading: u64::MAX, ..Placement::dense(Storage::RowMajor, 2, 2) };
+        // Extents that do not fit are refused as well, not cut to what would.
+        let vast = Placement::dense(Storage::ColumnMajor, (1 << 40) + 2, usize::MAX);
+        let error =
+            refusal(gemm.clone().epilogue(Epilogue::new().residual("x", Element::F32, vast)).plan(&device));
+        assert!(error.starts_with("a leading dimension is 1099511627778, expected"), "{error}");
+        let far = Placement::dense(Storage::RowMajor, 2, 2).with_leading(usize::MAX);
         for epilogue in
             [Epilogue::new().residual("x", Element::F32, far), Epilogue::new().store("x", Element::F32, far)]
         {
             let error = refusal(gemm.clone().epilogue(epilogue).plan(&device));
             assert!(error.starts_with("a leading dimension is 18446744073709551615, expected"), "{error}");
         }
-        for stride in [1 << 59, 1 << 60, u64::MAX] {
+        for stride in [1 << 59, 1 << 60, usize::MAX] {
             let operand = ExtraOperand::new("t", Element::F64, Shape::PerRow).each_batch(stride);
             let gemm = gemm.clone().batch(20).stride_a(0).stride_b(0);
             let plan = gemm.epilogue((Expr::Sum + operand).into()).plan(&device);
@@ -264,7 +269,7 @@ fn distances_beyond_all_memory_are_refused_or_do_not_matter() {
             let error = plan.and_then(|plan| plan.run(&Arguments::new(&a, &b, &d).extra("t", &t)));
             let error = refusal(error);
             let (large, small) = ("a batch stride is 18446744073709551615", "operand `t`: found 64 elements");
-            assert!(error.starts_with(if stride == u64::MAX { large } else { small }), "{error}");
+            assert!(error.starts_with(if stride == usize::MAX { large } else { small }), "{error}");
         }
     }
 }

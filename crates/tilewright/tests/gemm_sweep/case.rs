@@ -325,7 +325,7 @@ fn draw_epilogue(
         Placement { storage, leading: leading as u64, batch_stride: (lines * leading) as u64, alignment }
     };
     let reduce = |shape: Shape, how: How, extent: usize| {
-        let each = if batch > 1 && shape != Shape::One { extent as u64 } else { 0 };
+        let each = if batch > 1 && shape != Shape::One { extent } else { 0 };
         move |x: Expr| x.reduce(ExtraOperand::new("reduced", reduced, shape).each_batch(each), how)
     };
     let new = || if bytes { Epilogue::new().alpha() } else { Epilogue::new() };

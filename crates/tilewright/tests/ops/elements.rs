@@ -1,7 +1,12 @@
 //! Operators on single elements: rotations, gates, formulas, orders, choices, other types.
 
-use tilewright::device::Device;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tilewright::device::{Device, Recorder};
+use tilewright::hardware::Arch;
 use tilewright::kernels::gemm::epilogue::{Binary, Formula, Real, Unary};
+use tilewright::kernels::ops::{self as kernels, Pairs, Tiling};
 use tilewright::lang::{E4m3, E5m2, bf16, f16};
 use tilewright::ops::{
     Dropout, Elementwise, Glu, NumberItem, QuantItem, Quantise, Rope, Rows, convert, dequantise, embedding,
@@ -461,6 +466,44 @@ fn formulas_of_one_name_and_two_types_are_two() {
     }
 }
 
+/// Other constants are another kernel, whatever the name says.
+#[test]
+fn formulas_of_one_type_and_name_compute_with_their_own_constants() {
+    for device in [Device::cpu(), Device::simulator()] {
+        let x = device.upload(&[3.0f32, 5.0]).unwrap();
+        let y = device.alloc::<f32>(2).unwrap();
+        for factor in [2.0f32, 4.0, -0.5, 2.0] {
+            Elementwise::new(Times(factor.into())).run(&device, &[Rows::from(&x)], &y).unwrap();
+            assert_eq!(y.to_vec().unwrap(), [3.0 * factor, 5.0 * factor], "{}", device.name());
+        }
+    }
+}
+
+/// A formula that is not the same with every run, nor is its kernel.
+#[test]
+fn formulas_may_change_between_runs() {
+    struct Shift(Arc<AtomicU32>);
+    impl Formula for Shift {
+        fn name(&self) -> String {
+            "shift".to_owned()
+        }
+        fn apply<R: Real>(&self, x: &[R]) -> R {
+            x[0] + R::of(self.0.load(Ordering::Relaxed).into())
+        }
+    }
+    for device in [Device::cpu(), Device::simulator()] {
+        let x = device.upload(&[3.0f32]).unwrap();
+        let y = device.alloc::<f32>(1).unwrap();
+        let by = Arc::new(AtomicU32::new(0));
+        let shift = Elementwise::new(Shift(by.clone()));
+        for n in [1u8, 7] {
+            by.store(n.into(), Ordering::Relaxed);
+            shift.run(&device, &[Rows::from(&x)], &y).unwrap();
+            assert_eq!(y.to_vec().unwrap(), [3.0 + f32::from(n)], "{}", device.name());
+        }
+    }
+}
+
 /// More columns than the second axis of a grid has programs for.
 #[test]
 fn rows_of_more_tiles_than_an_axis_has_programs() {
@@ -470,6 +513,51 @@ fn rows_of_more_tiles_than_an_axis_has_programs() {
         let (from, to) = (device.upload(&x).unwrap(), device.alloc::<u8>(columns).unwrap());
         transpose(&device, Rows::new(&from, 1, columns), Rows::new(&to, columns, 1)).unwrap();
         assert!(to.to_vec().unwrap() == x, "{}", device.name());
+    }
+}
+
+/// Tokens of more groups of heads than that: they are numbered along the axis with room. What a program does then is tested on a few.
+#[test]
+fn tokens_of_more_heads_than_an_axis_has_programs() {
+    // Heads of which one fills a program, in memory that nobody touches.
+    let (head, heads) = (2049, 65536);
+    let recorder = Recorder::new(Arch::SM_90A);
+    let device = recorder.device();
+    let x = device.alloc::<bf16>(heads * head).unwrap();
+    let angles = device.alloc::<f32>(1).unwrap();
+    Rope::new(head).rotary(2).run(device, &x, &angles, &angles, &x).unwrap();
+
+    let (tokens, heads, head) = (3u32, 5u32, 4u32);
+    let elements = (tokens * heads * head) as usize;
+    for device in [Device::cpu(), Device::simulator()] {
+        let x =
+            device.upload(&normals(3, elements, 1.0).iter().map(|&x| x as f32).collect::<Vec<_>>()).unwrap();
+        let [cos, sin] = [[0.5f32, 1.0, 2.0, 3.0, 0.0, 5.0], [1.0, -2.0, 0.5, 0.0, 1.0, 2.0]]
+            .map(|angles| device.upload(&angles).unwrap());
+        let position = device.upload(&[2i32, 0, 1]).unwrap();
+        for positions in [false, true] {
+            let found = [false, true].map(|turned| {
+                let pairs = Pairs { head, rotary: head, interleaved: false, inverse: false };
+                let tiling = Tiling { shape: [1, 2], turned };
+                let kernel = match positions {
+                    false => kernels::rope::stage::<f32, f32>(pairs, tiling).unwrap(),
+                    true => kernels::rope_positions::stage::<f32, f32>(pairs, tiling).unwrap(),
+                };
+                let y = device.alloc::<f32>(elements).unwrap();
+                let extents = [3usize, 5, 4];
+                let (x, to) = (x.view(extents), y.view(extents));
+                let (cos, sin, position) = (cos.view([3, 2]), sin.view([3, 2]), position.view([3, 1]));
+                let [across, down] = tiling.programs((3, 5));
+                let program = device.program(&kernel).unwrap();
+                let report = match positions {
+                    false => program.launch([across, down, 1], &[&x, &cos, &sin, &to]),
+                    true => program.launch([across, down, 1], &[&x, &cos, &sin, &position, &to]),
+                };
+                report.unwrap().expect_clean().unwrap();
+                y.to_vec().unwrap()
+            });
+            assert_eq!(found[0], found[1], "{}", device.name());
+        }
     }
 }
 

@@ -183,3 +183,13 @@ fn parts_of_one_matrix_do_not_share_memory_turned_or_not() {
         );
     }
 }
+
+/// What there is no kernel for is said; nothing is computed by half.
+#[test]
+fn what_has_no_kernel_is_named() {
+    let device = Device::simulator();
+    let x = device.upload(&[1.0f32; 4098]).unwrap();
+    let angle = device.upload(&[0.0f32]).unwrap();
+    let error = Rope::new(4098).rotary(2).run(&device, &x, &angle, &angle, &x).unwrap_err().to_string();
+    assert!(error.contains("RoPE of so large heads"), "{error}");
+}

@@ -79,6 +79,12 @@ impl Epilogue {
                 if result.is_ok() {
                     result = check_name(name);
                 }
+                // Its kernel would be found under what it computed before.
+                if result.is_ok() && !function.is_constant() {
+                    result = Err(format!(
+                        "the formula `{name}` computes something else than when it was given; expected one that is always the same"
+                    ));
+                }
             }
         });
         result

@@ -121,8 +121,8 @@ impl ExtraOperand {
     /// The same with elements of its own for each member of a batch, so many after those of the one before. Matrices say this in their
     /// placement.
     #[must_use]
-    pub fn each_batch(self, stride: u64) -> ExtraOperand {
-        ExtraOperand { batch_stride: stride, ..self }
+    pub fn each_batch(self, stride: usize) -> ExtraOperand {
+        ExtraOperand { batch_stride: stride as u64, ..self }
     }
 
     /// Neighbours in a row that one access may take as far as lines of a matrix lie so; they may reach across its end.
@@ -581,7 +581,7 @@ impl fmt::Display for Expr {
             Expr::Binary(Binary::Min, x, y) => write!(f, "min({x}, {y})"),
             Expr::Binary(Binary::Max, x, y) => write!(f, "max({x}, {y})"),
             Expr::User(function, inputs) => {
-                write!(f, "{}!(", function.name())?;
+                write!(f, "{}#{}(", function.name(), function.fingerprint())?;
                 for (i, input) in inputs.iter().enumerate() {
                     write!(f, "{}{input}", if i == 0 { "" } else { ", " })?;
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tilewright_lang::prelude::*;
 
-use super::real::{Fast, Probe, Real};
+use super::real::{Fast, Fingerprint, Probe, Real};
 
 macro_rules! functions {
     ($( $(#[$doc:meta])* $variant:ident $name:ident $text:literal ),* $(,)?) => {
@@ -117,7 +117,7 @@ impl Binary {
 ///
 /// impl Formula for LeakyRelu {
 ///     fn name(&self) -> String {
-///         format!("leaky_relu_{}", self.slope.to_bits())
+///         "leaky_relu".to_owned()
 ///     }
 ///     fn apply<R: Real>(&self, x: &[R]) -> R {
 ///         x[0].max(x[0] * R::of(self.slope))
@@ -125,11 +125,13 @@ impl Binary {
 /// }
 ///
 /// let epilogue = Epilogue::new().bias_per_column("bias", tilewright_hardware::Element::BF16).map(LeakyRelu { slope: 0.1 });
-/// assert!(epilogue.to_string().starts_with("leaky_relu_"));
+/// assert!(epilogue.to_string().starts_with("leaky_relu#"));
+/// // Kernels are kept by what formulas compute: another slope is another kernel.
+/// assert_ne!(epilogue, Epilogue::new().bias_per_column("bias", tilewright_hardware::Element::BF16).map(LeakyRelu { slope: 0.2 }));
 /// ```
 pub trait Formula: Send + Sync + 'static {
-    /// Its name, an identifier: part of the keys of kernels, so that formulas of one name must be the same formula. Constants that
-    /// differ between values of the type belong to the name.
+    /// Its name, an identifier, for messages and the texts of epilogues. It need not tell constants: kernels are kept by the
+    /// [`Fingerprint`] of what [`apply`](Formula::apply) does.
     fn name(&self) -> String;
 
     /// How many numbers it takes.
@@ -137,8 +139,8 @@ pub trait Formula: Send + Sync + 'static {
         1
     }
 
-    /// Computes it, of as many numbers as [`inputs`](Formula::inputs) says. No `if`s on what the numbers are:
-    /// [`Real::choose`] does that.
+    /// Computes it, of as many numbers as [`inputs`](Formula::inputs) says: the same for every kind of number and with every call. No
+    /// `if`s on what the numbers are: [`Real::choose`] does that.
     #[track_caller]
     fn apply<R: Real>(&self, inputs: &[R]) -> R;
 }
@@ -151,6 +153,7 @@ trait Erased: Send + Sync {
     fn host_f32(&self, inputs: &[f32]) -> f32;
     fn host_f64(&self, inputs: &[f64]) -> f64;
     fn probe(&self, inputs: &[Probe]) -> Probe;
+    fn fingerprint(&self) -> Fingerprint;
 }
 
 impl<F: Formula> Erased for F {
@@ -172,13 +175,17 @@ impl<F: Formula> Erased for F {
     fn probe(&self, inputs: &[Probe]) -> Probe {
         self.apply(inputs)
     }
+    fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(self)
+    }
 }
 
-/// A [`Formula`] as part of an expression. Two are equal if their names are.
+/// A [`Formula`] as part of an expression. Two are equal if their names are, and what they compute.
 #[derive(Clone)]
 pub struct UserFunction {
     name: String,
     inputs: usize,
+    fingerprint: Fingerprint,
     formula: Arc<dyn Erased>,
 }
 
@@ -186,7 +193,8 @@ impl UserFunction {
     /// From a formula.
     #[must_use]
     pub fn new(formula: impl Formula) -> UserFunction {
-        UserFunction { name: formula.name(), inputs: formula.inputs(), formula: Arc::new(formula) }
+        let (name, inputs, fingerprint) = (formula.name(), formula.inputs(), Fingerprint::of(&formula));
+        UserFunction { name, inputs, fingerprint, formula: Arc::new(formula) }
     }
 
     /// The formula's name.
@@ -201,6 +209,17 @@ impl UserFunction {
         self.inputs
     }
 
+    /// What it computes.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Whether it computes what it did when it became part of an expression.
+    pub(super) fn is_constant(&self) -> bool {
+        self.formula.fingerprint() == self.fingerprint
+    }
+
     /// Whether it takes functions that the device has no f64 form of.
     pub(super) fn needs_functions(&self) -> bool {
         self.formula.probe(&vec![Probe { functions: false }; self.inputs]).functions
@@ -209,7 +228,7 @@ impl UserFunction {
 
 impl PartialEq for UserFunction {
     fn eq(&self, other: &UserFunction) -> bool {
-        (&self.name, self.inputs) == (&other.name, other.inputs)
+        (&self.name, self.inputs, self.fingerprint) == (&other.name, other.inputs, other.fingerprint)
     }
 }
 
@@ -217,7 +236,7 @@ impl Eq for UserFunction {}
 
 impl Hash for UserFunction {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
+        self.fingerprint.hash(state);
     }
 }
 

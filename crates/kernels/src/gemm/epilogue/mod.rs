@@ -40,7 +40,7 @@ pub use device::Staged;
 pub use expr::{Access, Constant, Expr, ExtraOperand, How, Pick, Shape};
 pub use formula::{Binary, Formula, Unary, UserFunction};
 pub use partials::{Lanes, Piece};
-pub use real::{Fast, Real};
+pub use real::{Fast, Fingerprint, Real};
 pub(super) use reduce::reductions_of_nothing;
 pub use reduce::{Pieces, add_reductions, with_reductions};
 pub use reference::{HostNumber, HostOperands, Reference, decode, encode};
@@ -136,7 +136,7 @@ impl Epilogue {
         self.then(|x| x + Expr::C.weighted("beta"))
     }
 
-    /// Plus a vector with one element for each column.
+    /// Plus a vector with one element for each column, of this type: `f32::ELEMENT`, with the prelude, is that of f32.
     #[must_use]
     pub fn bias_per_column(self, name: &str, element: Element) -> Epilogue {
         self.then(|x| x + Expr::per_column(name, element))
@@ -526,7 +526,7 @@ mod tests {
         assert_eq!(width(64, ExtraOperand::new("x", F32, Shape::PerRow), 16), 4);
         assert_eq!(width(64, ExtraOperand::new("x", F32, Shape::One), 16), 1);
         let matrix = |n, leading, storage| {
-            let placement = Placement { leading, ..Placement::dense(storage, 24, n) };
+            let placement = Placement { leading, ..Placement::dense(storage, 24, n as usize) };
             width(n, ExtraOperand::new("x", BF16, Shape::Matrix(placement)), 1)
         };
         assert_eq!(matrix(64, 64, Storage::RowMajor), 8);

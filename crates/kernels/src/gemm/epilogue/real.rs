@@ -7,13 +7,17 @@
 //! | `Val<f64>` | kernels that accumulate in f64 | none; an epilogue that needs one is refused |
 //! | `f32` | the CPU | accurate to a few ulp |
 //! | `f64` | the reference of tests | accurate to a few ulp |
+//! | [`Fingerprint`] | keys of kernels | which they are, not what they give |
 //!
 //! The fast forms are within a few ulp of f32 ([`FUNCTIONS`](tilewright_lang::math::FUNCTIONS) has their bounds), far below the last
 //! bit of a 16-bit result; `tanh` is the accurate one everywhere, since its fast form has the precision of a bf16 only.
 
+use std::fmt;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 
 use tilewright_lang::prelude::*;
+
+use super::formula::Formula;
 
 /// A number of a formula.
 ///
@@ -644,6 +648,121 @@ impl Real for Probe {
     fn gelu_tanh(self) -> Probe {
         self.function()
     }
+}
+
+/// What a formula computes, as one number: two formulas with the same one are staged to the same code.
+///
+/// It is a number that formulas can be applied to, and what they make of it is mixed from all that they did: which functions, of what, with which
+/// constants. So it sees fields and captured values that no name tells, costs a few nanoseconds for each operation, and needs nothing
+/// of the formula but that it computes. 64 bits: of a million different formulas, two agree with a chance below one in ten million.
+///
+/// ```
+/// use tilewright_kernels::gemm::epilogue::{Binary, Fingerprint, Formula, Real, Unary};
+///
+/// struct Times(f64);
+/// impl Formula for Times {
+///     fn name(&self) -> String {
+///         "times".to_owned()
+///     }
+///     fn apply<R: Real>(&self, x: &[R]) -> R {
+///         x[0] * R::of(self.0)
+///     }
+/// }
+///
+/// assert_eq!(Fingerprint::of(&Times(2.0)), Fingerprint::of(&Times(2.0)));
+/// assert_ne!(Fingerprint::of(&Times(2.0)), Fingerprint::of(&Times(3.0)));
+/// assert_ne!(Fingerprint::of(&Binary::Add), Fingerprint::of(&Binary::Mul));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint(u64);
+
+impl Fingerprint {
+    /// Of a formula.
+    #[must_use]
+    pub fn of(formula: &impl Formula) -> Fingerprint {
+        let inputs: Vec<Fingerprint> = (0u64..)
+            .take(formula.inputs())
+            .map(|i| Fingerprint::operation("input", &[Fingerprint(i)]))
+            .collect();
+        formula.apply(&inputs)
+    }
+
+    /// What an operation makes of its operands. The mixer is that of splitmix64, which loses nothing: with all but one operand the same,
+    /// different ones give different results.
+    fn operation(name: &str, operands: &[Fingerprint]) -> Fingerprint {
+        let mix = |state: u64, word: u64| {
+            let x = state.rotate_left(29).wrapping_add(word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ (x >> 31)
+        };
+        let named = name.bytes().fold(0, |state, byte| mix(state, byte.into()));
+        Fingerprint(operands.iter().fold(named, |state, operand| mix(state, operand.0)))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+macro_rules! fingerprint_operators {
+    ($($trait:ident $method:ident ($($other:ident)?)),*) => {$(
+        impl $trait for Fingerprint {
+            type Output = Fingerprint;
+            fn $method(self $(, $other: Fingerprint)?) -> Fingerprint {
+                Fingerprint::operation(stringify!($method), &[self $(, $other)?])
+            }
+        }
+    )*};
+}
+fingerprint_operators!(
+    Add add (other), Sub sub (other), Mul mul (other), Div div (other), BitAnd bitand (other), BitOr bitor (other),
+    Neg neg (), Not not ()
+);
+
+macro_rules! fingerprint_methods {
+    ($($method:ident ($($other:ident),*)),*) => {$(
+        fn $method(self $(, $other: Fingerprint)*) -> Fingerprint {
+            Fingerprint::operation(stringify!($method), &[self $(, $other)*])
+        }
+    )*};
+}
+
+impl Real for Fingerprint {
+    type Truth = Fingerprint;
+
+    fn of(constant: f64) -> Fingerprint {
+        Fingerprint::operation("constant", &[Fingerprint(constant.to_bits())])
+    }
+    fn choose(holds: Fingerprint, yes: Fingerprint, no: Fingerprint) -> Fingerprint {
+        Fingerprint::operation("choose", &[holds, yes, no])
+    }
+    fn clamp(self, lowest: f64, largest: f64) -> Fingerprint {
+        Fingerprint::operation("clamp", &[self, Real::of(lowest), Real::of(largest)])
+    }
+    // Those that have a default too: kinds of numbers may compute them in another way.
+    fingerprint_methods!(
+        min(other),
+        max(other),
+        abs(),
+        mul_add(b, c),
+        round_even(),
+        less(other),
+        exp(),
+        ln(),
+        sqrt(),
+        tanh(),
+        erf(),
+        sigmoid(),
+        silu(),
+        gelu(),
+        gelu_tanh(),
+        relu(),
+        recip(),
+        square()
+    );
 }
 
 #[cfg(test)]

@@ -36,8 +36,10 @@ fn reduce_slots<R: Number>(
 ) {
     overlap_grids();
     let parts = Shared::<R>::new("(32,32):(32,1)");
-    let (warp, lane, batch) = (warp_id(), lane_id(), block_id(1));
-    let i = block_id(0) * 32u32 + lane;
+    let (warp, lane) = (warp_id(), lane_id());
+    // Along one axis of the grid: the others have no room for large batches.
+    let blocks = div_ceil(extent, 32u32);
+    let (batch, i) = (block_id(0) / blocks, block_id(0) % blocks * 32u32 + lane);
     let share = div_ceil(slots, WARPS);
     let first = warp * share;
     let end = min(first + share, slots);
@@ -244,16 +246,18 @@ impl ExtraOperand {
             Shape::PerRow => Storage::ColumnMajor,
             _ => Storage::RowMajor,
         };
-        let shape = Shape::Matrix(Placement::dense(storage, rows, columns));
+        let shape = Shape::Matrix(Placement::dense(storage, rows as usize, columns as usize));
         let scratch = ExtraOperand { shape, batch_stride: 0, access: Access::Write, ..self.clone() };
         ExtraOperand { width: scratch.widest(problem, 256), ..scratch }
     }
 
     /// Reduces the values at `offset` of the workspace to its results, or to `out` of them.
     fn reduce_slots(&self, problem: &Problem, how: How, slots: &Slots, out: Binding, stride: u64) -> Launch {
+        // So many results are more than any memory has: the launch says so.
+        let blocks = slots.extent.div_ceil(32).saturating_mul(problem.batch);
         Launch::new(
             self.kernel("slots", how),
-            [slots.extent.div_ceil(32), problem.batch, 1],
+            [blocks, 1, 1],
             named(vec![
                 ("values", Binding::Pointer(Operand::Workspace, slots.offset)),
                 ("out", out),
@@ -297,6 +301,28 @@ impl ExtraOperand {
 mod tests {
     use super::*;
     use crate::gemm::problem::Types;
+
+    #[test]
+    fn batches_of_any_size_are_numbered_along_the_axis_with_room() {
+        for epilogue in
+            [Epilogue::new().row_sums("s"), Epilogue::new().column_max("s"), Epilogue::new().amax("s")]
+        {
+            let plain =
+                Problem { epilogue, batch: 100_000, ..Problem::new(40, 70, 8, Types::of(Element::BF16)) };
+            let problem = Problem { epilogue: plain.epilogue.fitted(&plain), ..plain };
+            let recipe = with_reductions(&problem, |_| {
+                let stage = Arc::new(|| reduce_all::stage::<f32>(How::Sum));
+                let kernel = KernelSource { key: "product".to_owned(), stage };
+                Ok(Recipe { launches: vec![Launch::new(kernel, [1, 1, 1], Vec::new())], ..Recipe::default() })
+            })
+            .unwrap();
+            assert!(recipe.launches.len() > 1);
+            for launch in recipe.launches {
+                let [_, y, z] = launch.grid;
+                assert!(y <= 65535 && z <= 65535, "{:?}", launch.grid);
+            }
+        }
+    }
 
     #[test]
     fn values_go_through_scratch_memory() {

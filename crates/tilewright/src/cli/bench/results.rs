@@ -3,10 +3,13 @@
 //! While rows come in, they are kept in a file beside the one that was asked for, with `.partial` at the end of its name; it is replaced
 //! as a whole after every row. At the end the file itself is written, also as a whole, and the other one goes. So whoever stops the
 //! program keeps the rows that were done, and nobody ever sees half of a file.
+//!
+//! A file that holds rows is never replaced by another run. One without rows, which a run that was killed leaves behind, is, unless its run
+//! still goes on: that one holds a lock on it. Where the system has no such locks, it has to be removed by hand.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -263,8 +266,10 @@ impl<R: Clone + Serialize> Journal<R> {
         let Some(path) = &self.path else { return Ok(self.results) };
         let text = self.results.to_json()?;
         let Err(problem) = write_whole(path, text.as_bytes()) else {
-            // It is there in full elsewhere.
-            let _ = std::fs::remove_file(partial(path));
+            // All rows are there in full elsewhere, so that none need be kept.
+            if let Some(claim) = &mut self.claim {
+                claim.has_rows = false;
+            }
             return Ok(self.results);
         };
         let kept = match write_elsewhere(path, text.as_bytes()) {
@@ -280,26 +285,110 @@ impl<R: Clone + Serialize> Journal<R> {
 struct Claim {
     path: PathBuf,
     has_rows: bool,
+    /// The file as it was made, without rows and locked: as long as this is open, nobody takes it for that of a run that was killed.
+    _alive: File,
 }
 
 impl Claim {
     /// Makes the file with what it holds at first, so that nobody ever finds it empty.
     fn new(path: PathBuf, bytes: &[u8]) -> Result<Claim, Failure> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
-        let made = NamedTempFile::new_in(folder).and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.persist_noclobber(&path).map_err(|problem| problem.error)
-        });
-        match made {
-            Ok(_) => Ok(Claim { path, has_rows: false }),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::Input(format!(
-                "{}: found rows of a run that was interrupted or still goes on, expected no such file; \
-                 move it away if you want to keep them, remove it if not, or give another name",
-                path.display()
-            ))),
-            Err(error) => Err(Failure::file("writing", &path, &error)),
+        let unwritable = |error| Failure::file("writing", &path, &error);
+        let made = NamedTempFile::new_in(folder).and_then(|mut file| file.write_all(bytes).map(|()| file));
+        let mut file = made.map_err(unwritable)?;
+        // Before anybody can find it.
+        let _ = lock(file.as_file());
+        // Others may come and go in between, but not for ever.
+        for _ in 0..100 {
+            let taken = match file.persist_noclobber(&path) {
+                Ok(alive) => return Ok(Claim { path, has_rows: false, _alive: alive }),
+                Err(problem) if problem.error.kind() == ErrorKind::AlreadyExists => problem.file,
+                Err(problem) => return Err(unwritable(problem.error)),
+            };
+            match found(&path) {
+                Found::Nothing => file = taken,
+                Found::NoRows(old) => {
+                    let alive = taken.persist(&path).map_err(|problem| unwritable(problem.error))?;
+                    // Until now nobody else could replace it.
+                    drop(old);
+                    return Ok(Claim { path, has_rows: false, _alive: alive });
+                }
+                Found::Rows => break,
+                Found::Running => {
+                    return Err(Failure::Input(format!(
+                        "{}: found a run that still goes on, expected no other; wait for its end, or give another name",
+                        path.display()
+                    )));
+                }
+            }
         }
+        Err(Failure::Input(format!(
+            "{}: found rows of a run that was interrupted or still goes on, expected no such file; \
+             move it away if you want to keep them, remove it if not, or give another name",
+            path.display()
+        )))
     }
+}
+
+/// What lies where a run wants to keep its rows.
+enum Found {
+    /// Nothing any more.
+    Nothing,
+    /// What a run left that was killed before its first row, locked.
+    NoRows(File),
+    /// Rows, or what may be some.
+    Rows,
+    /// A run that still goes on, and has no rows yet.
+    Running,
+}
+
+fn found(path: &Path) -> Found {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Found::Nothing,
+        Err(_) => return Found::Rows,
+    };
+    let mut text = String::new();
+    let results = (&file).read_to_string(&mut text).ok().and_then(|_| serde_json::from_str(&text).ok());
+    let rows = results.as_ref().and_then(|results: &serde_json::Value| results.get("entries")?.as_array());
+    if !rows.is_some_and(Vec::is_empty) {
+        return Found::Rows;
+    }
+    match lock(&file) {
+        Some(true) => {}
+        Some(false) => return Found::Running,
+        None => return Found::Rows,
+    }
+    // While the lock was not there yet, the run that had it may have put another file in its place, one with rows.
+    if is_at(&file, path) { Found::NoRows(file) } else { Found::Nothing }
+}
+
+/// Locks a file for as long as it is open; not if somebody else has. Nothing where files cannot be locked.
+#[cfg(unix)]
+fn lock(file: &File) -> Option<bool> {
+    match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Some(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Some(false),
+        Err(_) => None,
+    }
+}
+
+/// Whether it is this file that lies there.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let both = file.metadata().and_then(|own| Ok((own, std::fs::metadata(path)?)));
+    both.is_ok_and(|(own, there)| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+}
+
+#[cfg(not(unix))]
+fn lock(_file: &File) -> Option<bool> {
+    None
+}
+
+#[cfg(not(unix))]
+fn is_at(_file: &File, _path: &Path) -> bool {
+    false
 }
 
 impl Drop for Claim {
@@ -450,6 +539,41 @@ mod tests {
         drop(begin().unwrap());
         assert!(!partial.exists());
         begin().unwrap().finish().unwrap();
+        assert!(!partial.exists());
+        // Something else of that name is nobody's to replace.
+        for other in ["", "{}", "notes"] {
+            std::fs::write(&partial, other).unwrap();
+            assert!(begin().is_err());
+            assert_eq!(std::fs::read_to_string(&partial).unwrap(), other);
+        }
+    }
+
+    /// A run that was killed before its first row leaves a file that nobody holds.
+    #[cfg(unix)]
+    #[test]
+    fn a_run_that_was_killed_before_its_first_row_is_not_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.json");
+        let partial = folder.path().join("results.json.partial");
+        let begin = || Journal::begin(Some(path.clone()), results());
+        for _ in 0..2 {
+            std::fs::write(&partial, results().to_json().unwrap()).unwrap();
+            let mut journal = begin().unwrap();
+            // Now there is one that goes on, though it has no rows either.
+            let error = begin().unwrap_err();
+            assert!(matches!(&error, Failure::Input(text) if text.contains("still goes on")), "{error:?}");
+            journal.add(row(1));
+            assert!(begin().is_err());
+            assert_eq!(journal.finish().unwrap().entries, [row(1)]);
+            assert!(!partial.exists());
+        }
+        // Of many that begin at once, one does.
+        std::fs::write(&partial, results().to_json().unwrap()).unwrap();
+        let begun: Vec<_> = std::thread::scope(|scope| {
+            let runs: Vec<_> = (0..16).map(|_| scope.spawn(begin)).collect();
+            runs.into_iter().filter_map(|run| run.join().unwrap().ok()).collect()
+        });
+        assert_eq!(begun.len(), 1);
     }
 
     #[test]
