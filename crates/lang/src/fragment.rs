@@ -164,6 +164,21 @@ impl<T: Element> Fragment<T> {
         }
     }
 
+    /// The elements of a part of a tile, from a row and a column on, that lie where this fragment's do: what [`store_matrix_at`] would store
+    /// there, read back with matrix loads. They may be of another type than the fragment's.
+    ///
+    /// [`store_matrix_at`]: Fragment::store_matrix_at
+    #[track_caller]
+    pub fn load_matrix_at<U: Element>(self, tile: Shared<U>, row: u32, column: u32) -> Fragment<U> {
+        let thread = thread_in(self.atom.group);
+        let plan = self.layout().and_then(|tv| MatrixMoves::plan(tv, thread, tile, (row, column)));
+        let values = match plan {
+            Some(moves) => Vector::concat(moves.load()),
+            None => Vector::of(trace::poison(vector_type::<U>(self.values.len())), self.values.len()),
+        };
+        Fragment::new(values, self.atom, self.role)
+    }
+
     /// Loads several matrices that follow each other along the rows of the tile, with as few instructions as possible.
     #[track_caller]
     pub(crate) fn load_matrices(
@@ -176,13 +191,7 @@ impl<T: Element> Fragment<T> {
         let Some(one) = atom.fragment(role) else { return Vec::new() };
         let Some(tv) = trace::check(mma::repeat(one, count)) else { return Vec::new() };
         let Some(moves) = MatrixMoves::plan(&tv, lane_id(), tile, at) else { return Vec::new() };
-        let per_register = 32 / T::ELEMENT.bits();
-        let parts = moves.steps.iter().map(|step| {
-            let len = step.count * per_register;
-            let attrs = [Count(step.count).into(), step.flags.into()];
-            Vector::of(trace::value(Opcode::LdMatrix, [step.address.id], attrs, vector_type::<T>(len)), len)
-        });
-        let parts: Vec<Vector<T>> = parts.collect();
+        let parts = moves.load();
         let all = if parts.len() == 1 { parts[0] } else { Vector::concat(parts) };
         let len = all.len() / count;
         let part = |i| if count == 1 { all } else { all.slice(i * len, len) };
@@ -295,6 +304,20 @@ impl<T: Element> MatrixMoves<T> {
             });
         }
         Some(MatrixMoves { steps })
+    }
+
+    /// Loads, by all steps.
+    #[track_caller]
+    fn load(&self) -> Vec<Vector<T>> {
+        let per_register = 32 / T::ELEMENT.bits();
+        let mut parts = Vec::with_capacity(self.steps.len());
+        for step in &self.steps {
+            let len = step.count * per_register;
+            let attrs = [Count(step.count).into(), step.flags.into()];
+            let value = trace::value(Opcode::LdMatrix, [step.address.id], attrs, vector_type::<T>(len));
+            parts.push(Vector::of(value, len));
+        }
+        parts
     }
 }
 

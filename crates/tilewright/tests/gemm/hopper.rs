@@ -348,16 +348,31 @@ fn assistance() {
 
 #[test]
 fn a_matrix_is_added() {
-    for (config, d) in [
-        (SMALL, RowMajor),
-        (SMALL, ColumnMajor),
-        ("hopper 128x64x128B c1x1 s2 ping2 m8", RowMajor),
-        ("hopper 64x64x128B c1x1 s2 coop1 m8 split2", RowMajor),
-        ("hopper 64x64x128B c1x1 s2 coop1 m8 joint2 once", RowMajor),
+    const PING: &str = "hopper 128x64x128B c1x1 s2 ping2 m8";
+    const FITTED: &str = "hopper 128x168x128B c1x1 s2 coop2 m8";
+    // By the threads that add it, or by the copy engine where lines of it lie at multiples of 16 bytes.
+    for (config, (m, n), d, element, by_engine) in [
+        (SMALL, (70, 50), RowMajor, Element::BF16, false),
+        (SMALL, (70, 50), ColumnMajor, Element::BF16, false),
+        (PING, (70, 50), RowMajor, Element::BF16, false),
+        ("hopper 64x64x128B c1x1 s2 coop1 m8 split2", (70, 50), RowMajor, Element::BF16, false),
+        ("hopper 64x64x128B c1x1 s2 coop1 m8 joint2 once", (70, 50), RowMajor, Element::BF16, false),
+        ("hopper 64x64x128B c1x1 s2 coop1 m8 joint2 once", (72, 56), ColumnMajor, Element::BF16, true),
+        (SMALL, (72, 56), RowMajor, Element::BF16, true),
+        (SMALL, (72, 56), ColumnMajor, Element::BF16, true),
+        (SMALL, (72, 56), RowMajor, Element::F32, true),
+        (SMALL, (72, 56), ColumnMajor, Element::F32, true),
+        (PING, (264, 72), ColumnMajor, Element::BF16, true),
+        (FITTED, (136, 176), ColumnMajor, Element::BF16, true),
+        (FITTED, (136, 176), RowMajor, Element::BF16, true),
     ] {
-        let mut problem = stored(product(70, 50, 136, Element::BF16), RowMajor, ColumnMajor, d);
+        let mut problem = product(m, n, 136, Element::BF16);
+        problem.types = problem.types.with_result(element);
+        let mut problem = stored(problem, RowMajor, ColumnMajor, d);
         problem.epilogue = Epilogue::linear();
         let recipe = config.parse::<Config>().unwrap().recipe(&problem, &h200(2)).unwrap();
+        let staged = recipe.launches[0].bindings.iter().any(|(name, _)| name == "c_map");
+        assert_eq!(staged, by_engine, "{config} {m} x {n} {d:?} {element}");
         Case { alpha: 2.0, beta: -3.0, ..Case::new(problem) }.check(&recipe);
     }
 }

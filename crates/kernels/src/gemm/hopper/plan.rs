@@ -143,11 +143,12 @@ impl Plan {
         }
     }
 
-    /// Most registers that sums may take.
+    /// Most registers that sums may take: fewer if they are promoted, or if elements of C wait for them that have a register each.
     pub(super) fn most_sum_registers(&self) -> u32 {
+        let wide_c = self.output.stages_c() && self.problem.types.c.bytes() == 4;
         match self.config.consumers {
-            1 | 2 if !self.promoted => 208,
-            1 | 2 => 192,
+            1 | 2 if self.promoted || wide_c => 192,
+            1 | 2 => 208,
             _ => 96,
         }
     }

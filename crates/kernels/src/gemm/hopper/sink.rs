@@ -220,18 +220,23 @@ impl<R: Number, T: LangElement> Sink<R> for Staging<T> {
     fn c(&self, chunk: Chunk, first: u32, shape: Fragment<R>) -> Option<Vector<R>> {
         self.c?;
         let tile = self.tile(chunk);
-        let mut elements: Vec<Vector<T>> = Vec::new();
-        shape.for_each_run_from((val(0), val(first)), |row, column, run| {
-            elements.push(match self.storage {
-                Storage::RowMajor => tile.at((row, column)).load_vector(run.len()),
-                Storage::ColumnMajor => {
-                    Vector::new((0..run.len()).map(|i| tile.at((row, column + i)).load()))
-                }
+        let elements = if T::ELEMENT.bits() == 16 {
+            shape.load_matrix_at(tile, 0, first).values()
+        } else {
+            let mut elements: Vec<Vector<T>> = Vec::new();
+            shape.for_each_run_from((val(0), val(first)), |row, column, run| {
+                elements.push(match self.storage {
+                    Storage::RowMajor => tile.at((row, column)).load_vector(run.len()),
+                    Storage::ColumnMajor => {
+                        Vector::new((0..run.len()).map(|i| tile.at((row, column + i)).load()))
+                    }
+                });
             });
-        });
+            Vector::concat(elements)
+        };
         // Other lanes of the warp will store where this one has read.
         warp_barrier();
-        Some(Vector::concat(elements).cast())
+        Some(elements.cast())
     }
 
     #[track_caller]

@@ -164,12 +164,12 @@ impl Products {
     /// how far reads from shared memory lie apart. Counted in the code of NVIDIA's assembler 13.0 for Hopper, main loop of 2048
     /// products of 8x16 a thread, D row-major: row after row, 97 products have three operands in one bank and 1718 two; along
     /// serpentines 25 and 345. D column-major: row after row, reads come in bunches that cost 170 clocks more; along serpentines
-    /// through blocks of 2x8, they do not. Threads of 8x8, with half of the registers, spill row after row if D is column-major, and
-    /// along serpentines if it is row-major.
+    /// through blocks of 2x8, they do not. Threads of 8x8, with half of the registers, spill row after row; through blocks of 2x8 if D is
+    /// column-major, and of 4x4 if it is row-major, they do not, on Ampere either.
     fn place(self, product: u32) -> (u32, u32) {
         let (high, wide) = match self.stored_down {
             true => (2, self.columns.min(8)),
-            false if self.count() < 128 => (1, self.columns),
+            false if self.count() < 128 => (self.vector, self.vector),
             false => (self.rows, self.columns),
         };
         let (block, inside) = (product / (high * wide), product % (high * wide));
