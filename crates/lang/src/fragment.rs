@@ -1,11 +1,11 @@
 //! [`Fragment`]: a matrix spread over the registers of a warp or a warpgroup.
 
 use tilewright_hardware::{Group, Major, Operand as Role, matrix_copy, mma};
-use tilewright_ir::{Count, Flags, Opcode, Value};
+use tilewright_ir::{Count, Element as Kind, Flags, Opcode, Value};
 use tilewright_layout::{Composed, Coord, IntTuple, Tree, TvLayout};
 
 use crate::element::Element;
-use crate::memory::{Ptr, SharedPtr};
+use crate::memory::SharedPtr;
 use crate::special::{lane_id, thread_id};
 use crate::stage::Carry;
 use crate::tensor::Shared;
@@ -97,11 +97,7 @@ impl<T: Element> Fragment<T> {
     /// first.
     #[track_caller]
     pub fn for_each_run(self, mut f: impl FnMut(Val<u32>, Val<u32>, Vector<T>)) {
-        let Some(runs) = Runs::new(self.atom, self.role) else { return };
-        for start in (0..self.values.len()).step_by(runs.len as usize) {
-            let (row, column) = runs.at(start);
-            f(row, column, self.values.slice(start, runs.len));
-        }
+        self.visit(None, &mut f);
     }
 
     /// The same for a matrix that lies somewhere in a larger one: its first element is at `(row, column)`, and positions are those in
@@ -112,9 +108,14 @@ impl<T: Element> Fragment<T> {
         (row, column): (Val<u32>, Val<u32>),
         mut f: impl FnMut(Val<u32>, Val<u32>, Vector<T>),
     ) {
+        self.visit(Some((row, column)), &mut f);
+    }
+
+    #[track_caller]
+    fn visit(self, origin: Option<(Val<u32>, Val<u32>)>, f: &mut dyn FnMut(Val<u32>, Val<u32>, Vector<T>)) {
         let Some(runs) = Runs::new(self.atom, self.role) else { return };
         for start in (0..self.values.len()).step_by(runs.len as usize) {
-            let (row, column) = runs.from(start, Some((row, column)));
+            let (row, column) = runs.from(start, origin);
             f(row, column, self.values.slice(start, runs.len));
         }
     }
@@ -124,13 +125,13 @@ impl<T: Element> Fragment<T> {
     pub(crate) fn gather(
         atom: &'static mma::Mma,
         role: Role,
-        mut f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<T>,
+        f: &mut dyn FnMut(Val<u32>, Val<u32>, u32) -> Vector<T>,
     ) -> Option<Fragment<T>> {
         let runs = Runs::new(atom, role)?;
         let (rows, columns) = atom.extents(role);
         let mut parts = Vec::new();
         for start in (0..rows * columns / atom.group.threads()).step_by(runs.len as usize) {
-            let (row, column) = runs.at(start);
+            let (row, column) = runs.from(start, None);
             let part = f(row, column, runs.len);
             if part.len() != runs.len {
                 trace::error(format!("{} elements for a run of {} of a fragment", part.len(), runs.len));
@@ -152,9 +153,11 @@ impl<T: Element> Fragment<T> {
     pub fn store_matrix_at(self, tile: Shared<T>, row: u32, column: u32) {
         let Some(tv) = self.layout() else { return };
         let thread = thread_in(self.atom.group);
-        let Some(moves) = MatrixMoves::plan(tv, thread, tile, (row, column)) else { return };
+        let Some(steps) = matrix_steps(tv, thread, tile.bytewise(), T::ELEMENT, (row, column)) else {
+            return;
+        };
         let per_register = 32 / T::ELEMENT.bits();
-        for step in moves.steps {
+        for step in steps {
             let part = self.values.slice(step.register * per_register, step.count * per_register);
             trace::effect(
                 Opcode::StMatrix,
@@ -171,9 +174,10 @@ impl<T: Element> Fragment<T> {
     #[track_caller]
     pub fn load_matrix_at<U: Element>(self, tile: Shared<U>, row: u32, column: u32) -> Fragment<U> {
         let thread = thread_in(self.atom.group);
-        let plan = self.layout().and_then(|tv| MatrixMoves::plan(tv, thread, tile, (row, column)));
-        let values = match plan {
-            Some(moves) => Vector::concat(moves.load()),
+        let at = (row, column);
+        let steps = self.layout().and_then(|tv| matrix_steps(tv, thread, tile.bytewise(), U::ELEMENT, at));
+        let values = match steps {
+            Some(steps) => load_steps(&steps),
             None => Vector::of(trace::poison(vector_type::<U>(self.values.len())), self.values.len()),
         };
         Fragment::new(values, self.atom, self.role)
@@ -190,9 +194,10 @@ impl<T: Element> Fragment<T> {
     ) -> Vec<Fragment<T>> {
         let Some(one) = atom.fragment(role) else { return Vec::new() };
         let Some(tv) = trace::check(mma::repeat(one, count)) else { return Vec::new() };
-        let Some(moves) = MatrixMoves::plan(&tv, lane_id(), tile, at) else { return Vec::new() };
-        let parts = moves.load();
-        let all = if parts.len() == 1 { parts[0] } else { Vector::concat(parts) };
+        let Some(steps) = matrix_steps(&tv, lane_id(), tile.bytewise(), T::ELEMENT, at) else {
+            return Vec::new();
+        };
+        let all = load_steps(&steps);
         let len = all.len() / count;
         let part = |i| if count == 1 { all } else { all.slice(i * len, len) };
         (0..count).map(|i| Fragment::new(part(i), atom, role)).collect()
@@ -228,13 +233,7 @@ impl Runs {
         })
     }
 
-    /// Row and column of the run that starts with this value.
-    #[track_caller]
-    fn at(&self, value: u32) -> (Val<u32>, Val<u32>) {
-        self.from(value, None)
-    }
-
-    /// The same, counted from somewhere else.
+    /// Row and column of the run that starts with this value, counted from somewhere else if so told.
     #[track_caller]
     fn from(&self, value: u32, origin: Option<(Val<u32>, Val<u32>)>) -> (Val<u32>, Val<u32>) {
         let (rows, columns) = positions(self.places, self.threads, value);
@@ -254,71 +253,71 @@ fn positions(places: &TvLayout, threads: u32, value: u32) -> (Vec<u32>, Vec<u32>
 }
 
 /// One matrix load or store.
-struct MatrixStep<T> {
-    address: SharedPtr<T>,
+struct MatrixStep {
+    address: SharedPtr<u8>,
     register: u32,
     count: u32,
     flags: Flags,
 }
 
-/// The matrix loads or stores that move a fragment, with their addresses.
-struct MatrixMoves<T> {
-    steps: Vec<MatrixStep<T>>,
+/// The matrix loads or stores that move a fragment of a tile of such elements, with their addresses.
+#[track_caller]
+fn matrix_steps(
+    tv: &TvLayout,
+    thread: Val<u32>,
+    tile: Shared<u8>,
+    element: Kind,
+    at: (u32, u32),
+) -> Option<Vec<MatrixStep>> {
+    trace::here();
+    let layout = tile.known()?;
+    let major = trace::check(major_of(&layout))?;
+    let copies = trace::check(matrix_copy::for_fragment(tv, element, major))?;
+    let threads = u32::try_from(tv.threads()).unwrap_or(32);
+    let table = |copy: &matrix_copy::FragmentCopy| -> Option<Vec<u32>> {
+        let offset = |t: u32| {
+            let (row, column) = copy.coordinate(t);
+            byte_offset(&layout, row + at.0, column + at.1, element.bits())
+        };
+        trace::check((0..threads).map(offset).collect::<Result<Vec<u32>, String>>())
+    };
+    // Tables start from the origin of the tile, so that loads at different places share their staged part.
+    let origin = copies.first()?;
+    let offset = |t: u32| {
+        let (row, column) = origin.coordinate(t);
+        byte_offset(&layout, row, column, element.bits())
+    };
+    let first = trace::check((0..threads).map(offset).collect::<Result<Vec<u32>, String>>())?;
+    let maps = ThreadMaps::new(thread, first);
+    let mut steps = Vec::with_capacity(copies.len());
+    for copy in &copies {
+        let (staged, constant) = maps.at(&table(copy)?);
+        let mut address = tile.ptr().byte_add(staged);
+        if constant != 0 {
+            address = address.byte_add(constant);
+        }
+        steps.push(MatrixStep {
+            address,
+            register: copy.register,
+            count: copy.copy.matrices(),
+            flags: Flags::TRANS.when(copy.copy.transposed()),
+        });
+    }
+    Some(steps)
 }
 
-impl<T: Element> MatrixMoves<T> {
-    #[track_caller]
-    fn plan(tv: &TvLayout, thread: Val<u32>, tile: Shared<T>, at: (u32, u32)) -> Option<MatrixMoves<T>> {
-        trace::here();
-        let layout = tile.known()?;
-        let major = trace::check(major_of(&layout))?;
-        let copies = trace::check(matrix_copy::for_fragment(tv, T::ELEMENT, major))?;
-        let threads = u32::try_from(tv.threads()).unwrap_or(32);
-        let table = |copy: &matrix_copy::FragmentCopy| -> Option<Vec<u32>> {
-            let offset = |t: u32| {
-                let (row, column) = copy.coordinate(t);
-                byte_offset(&layout, row + at.0, column + at.1, T::ELEMENT.bits())
-            };
-            trace::check((0..threads).map(offset).collect::<Result<Vec<u32>, String>>())
-        };
-        // Tables start from the origin of the tile, so that loads at different places share their staged part.
-        let origin = copies.first()?;
-        let offset = |t: u32| {
-            let (row, column) = origin.coordinate(t);
-            byte_offset(&layout, row, column, T::ELEMENT.bits())
-        };
-        let first = trace::check((0..threads).map(offset).collect::<Result<Vec<u32>, String>>())?;
-        let maps = ThreadMaps::new(thread, first);
-        let mut steps = Vec::with_capacity(copies.len());
-        for copy in &copies {
-            let (staged, constant) = maps.at(&table(copy)?);
-            let mut address = tile.ptr().byte_add(staged);
-            if constant != 0 {
-                address = address.byte_add(constant);
-            }
-            steps.push(MatrixStep {
-                address: Ptr::of(address.id),
-                register: copy.register,
-                count: copy.copy.matrices(),
-                flags: Flags::TRANS.when(copy.copy.transposed()),
-            });
-        }
-        Some(MatrixMoves { steps })
+/// Loads, by all steps.
+#[track_caller]
+fn load_steps<T: Element>(steps: &[MatrixStep]) -> Vector<T> {
+    let per_register = 32 / T::ELEMENT.bits();
+    let mut parts = Vec::with_capacity(steps.len());
+    for step in steps {
+        let len = step.count * per_register;
+        let attrs = [Count(step.count).into(), step.flags.into()];
+        let value = trace::value(Opcode::LdMatrix, [step.address.id], attrs, vector_type::<T>(len));
+        parts.push(Vector::of(value, len));
     }
-
-    /// Loads, by all steps.
-    #[track_caller]
-    fn load(&self) -> Vec<Vector<T>> {
-        let per_register = 32 / T::ELEMENT.bits();
-        let mut parts = Vec::with_capacity(self.steps.len());
-        for step in &self.steps {
-            let len = step.count * per_register;
-            let attrs = [Count(step.count).into(), step.flags.into()];
-            let value = trace::value(Opcode::LdMatrix, [step.address.id], attrs, vector_type::<T>(len));
-            parts.push(Vector::of(value, len));
-        }
-        parts
-    }
+    if let [one] = parts[..] { one } else { Vector::concat(parts) }
 }
 
 /// This thread's number in its warp or warpgroup.

@@ -120,18 +120,18 @@ impl<A: Element, B: Element, C: Number> WarpMma<A, B, C> {
     /// that no matrix load moves.
     #[must_use]
     #[track_caller]
-    pub fn gather_a(self, f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<A>) -> Fragment<A> {
+    pub fn gather_a(self, mut f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<A>) -> Fragment<A> {
         let atom = self.atom();
-        let gathered = Fragment::gather(atom, Side::A, f);
+        let gathered = Fragment::gather(atom, Side::A, &mut f);
         gathered.unwrap_or_else(|| Fragment::new(poison_vector(atom, Side::A), atom, Side::A))
     }
 
     /// The `B` of one product, made of runs that `f(column, k, length)` gives.
     #[must_use]
     #[track_caller]
-    pub fn gather_b(self, f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<B>) -> Fragment<B> {
+    pub fn gather_b(self, mut f: impl FnMut(Val<u32>, Val<u32>, u32) -> Vector<B>) -> Fragment<B> {
         let atom = self.atom();
-        let gathered = Fragment::gather(atom, Side::B, f);
+        let gathered = Fragment::gather(atom, Side::B, &mut f);
         gathered.unwrap_or_else(|| Fragment::new(poison_vector(atom, Side::B), atom, Side::B))
     }
 
@@ -228,22 +228,10 @@ impl<C: Number> Accumulator<C> {
         accumulate: impl Operand<bool>,
     ) {
         let Some(atom) = self.atom::<A, B>() else { return };
-        let Some(layout) = a.known() else { return };
-        let Some(left) = trace::check(MatrixDescriptor::for_operand(&layout, A::ELEMENT, 64)) else {
-            return;
-        };
-        if left.row_offsets.len() * 64 != self.rows as usize {
-            trace::error(format!(
-                "A has {} rows, the accumulator {}",
-                left.row_offsets.len() * 64,
-                self.rows
-            ));
-            return;
+        let blocks = self.blocks();
+        if let Some((depth, flags, left)) = blocks.left(a.bytewise(), atom) {
+            blocks.start(atom, depth, b.bytewise(), accumulate.val(), flags, &left);
         }
-        let base = descriptor(a, &left);
-        let step = |row: usize, k: usize| advance(base, left.row_offsets[row] + left.k_offsets[k]).id;
-        let flags = Flags::TRANS_A.when(left.major == Major::Mn);
-        self.start(atom, left.k_offsets.len(), b, accumulate.val(), flags, step);
     }
 
     /// The same with `A` in registers: for each 64 rows, the fragments along the depth.
@@ -260,7 +248,8 @@ impl<C: Number> Accumulator<C> {
             trace::error(format!("A has fragments for {} rows, the accumulator {}", a.len() * 64, self.rows));
             return;
         }
-        self.start(atom, depth, b, accumulate.val(), Flags::NONE, |row, k| a[row][k].values().id);
+        let left = |row: usize, k: usize| a[row][k].values().id;
+        self.blocks().start(atom, depth, b.bytewise(), accumulate.val(), Flags::NONE, &left);
     }
 
     #[track_caller]
@@ -269,42 +258,8 @@ impl<C: Number> Accumulator<C> {
         trace::check(mma::find(A::ELEMENT, B::ELEMENT, C::ELEMENT, (64, self.n, k)))
     }
 
-    #[track_caller]
-    fn start<B: Element>(
-        &self,
-        atom: &'static mma::Mma,
-        depth: usize,
-        b: Shared<B>,
-        accumulate: Val<bool>,
-        flags: Flags,
-        a: impl Fn(usize, usize) -> Value,
-    ) {
-        let Some(layout) = b.known() else { return };
-        let Some(right) = trace::check(MatrixDescriptor::for_operand(&layout, B::ELEMENT, self.n)) else {
-            return;
-        };
-        if right.k_offsets.len() != depth || right.row_offsets.len() != self.across as usize {
-            trace::error(format!(
-                "B has {} columns and {} steps of k; expected {} and {depth}, those of the accumulator and of A",
-                right.row_offsets.len() * self.n as usize,
-                right.k_offsets.len(),
-                self.across * self.n
-            ));
-            return;
-        }
-        let base = descriptor(b, &right);
-        let flags = flags.with(Flags::TRANS_B.when(right.major == Major::Mn));
-        let attrs: [Attr; 2] = [id_of(atom).into(), flags.into()];
-        trace::effect(Opcode::WgmmaFence, [], []);
-        for k in 0..depth {
-            let add = if k == 0 { accumulate } else { true.val() };
-            for (i, &block) in self.blocks.iter().enumerate() {
-                let (row, column) = (i / self.across as usize, i % self.across as usize);
-                let right = advance(base, right.row_offsets[column] + right.k_offsets[k]);
-                trace::effect(Opcode::Wgmma, [block, a(row, k), right.id, add.id], attrs.clone());
-            }
-        }
-        trace::effect(Opcode::WgmmaCommit, [], []);
+    fn blocks(&self) -> Blocks<'_> {
+        Blocks { blocks: &self.blocks, rows: self.rows, n: self.n, across: self.across }
     }
 
     /// Waits until at most `pending` groups of multiplications are in flight; the tiles of the others may be overwritten.
@@ -364,8 +319,76 @@ impl<C: Number> Accumulator<C> {
     }
 }
 
+/// The registers of an accumulator, whatever is in them: what does not depend on types is compiled once.
+#[derive(Clone, Copy)]
+struct Blocks<'a> {
+    blocks: &'a [Value],
+    rows: u32,
+    n: u32,
+    across: u32,
+}
+
+impl Blocks<'_> {
+    /// An `A` in shared memory: the steps along its depth, how it lies, and the descriptor for each 64 rows and each step.
+    #[track_caller]
+    fn left(self, a: Shared<u8>, atom: &mma::Mma) -> Option<(usize, Flags, impl Fn(usize, usize) -> Value)> {
+        let left = trace::check(MatrixDescriptor::for_operand(&a.known()?, atom.a, 64))?;
+        if left.row_offsets.len() * 64 != self.rows as usize {
+            trace::error(format!(
+                "A has {} rows, the accumulator {}",
+                left.row_offsets.len() * 64,
+                self.rows
+            ));
+            return None;
+        }
+        let base = descriptor(a, &left);
+        let depth = left.k_offsets.len();
+        let flags = Flags::TRANS_A.when(left.major == Major::Mn);
+        let step = move |row: usize, k: usize| advance(base, left.row_offsets[row] + left.k_offsets[k]).id;
+        Some((depth, flags, step))
+    }
+
+    #[track_caller]
+    fn start(
+        self,
+        atom: &'static mma::Mma,
+        depth: usize,
+        b: Shared<u8>,
+        accumulate: Val<bool>,
+        flags: Flags,
+        a: &dyn Fn(usize, usize) -> Value,
+    ) {
+        let Some(layout) = b.known() else { return };
+        let Some(right) = trace::check(MatrixDescriptor::for_operand(&layout, atom.b, self.n)) else {
+            return;
+        };
+        if right.k_offsets.len() != depth || right.row_offsets.len() != self.across as usize {
+            trace::error(format!(
+                "B has {} columns and {} steps of k; expected {} and {depth}, those of the accumulator and of A",
+                right.row_offsets.len() * self.n as usize,
+                right.k_offsets.len(),
+                self.across * self.n
+            ));
+            return;
+        }
+        let base = descriptor(b, &right);
+        let flags = flags.with(Flags::TRANS_B.when(right.major == Major::Mn));
+        let attrs: [Attr; 2] = [id_of(atom).into(), flags.into()];
+        trace::effect(Opcode::WgmmaFence, [], []);
+        for k in 0..depth {
+            let add = if k == 0 { accumulate } else { true.val() };
+            for (i, &block) in self.blocks.iter().enumerate() {
+                let (row, column) = (i / self.across as usize, i % self.across as usize);
+                let right = advance(base, right.row_offsets[column] + right.k_offsets[k]);
+                trace::effect(Opcode::Wgmma, [block, a(row, k), right.id, add.id], attrs.clone());
+            }
+        }
+        trace::effect(Opcode::WgmmaCommit, [], []);
+    }
+}
+
 #[track_caller]
-fn descriptor<T: Element>(tile: Shared<T>, form: &MatrixDescriptor) -> Val<u64> {
+fn descriptor(tile: Shared<u8>, form: &MatrixDescriptor) -> Val<u64> {
     let bits = Bits(form.encode_high());
     Val::of(trace::value(Opcode::Descriptor, [tile.ptr().id], [bits.into()], None))
 }

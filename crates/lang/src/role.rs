@@ -33,6 +33,13 @@ pub struct Role {
 /// ```
 #[track_caller]
 pub fn role(role: &Role, body: impl FnOnce()) {
+    open(role);
+    body();
+    trace::close(Opcode::Yield, []);
+}
+
+#[track_caller]
+fn open(role: &Role) {
     let warp = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
     let mut attrs = vec![
         Attr::text(role.name),
@@ -41,6 +48,4 @@ pub fn role(role: &Role, body: impl FnOnce()) {
     attrs.extend(role.registers.map(|n| Attr::from(Registers(n))));
     let op = trace::push(Opcode::Role, [], attrs, []);
     trace::open(op);
-    body();
-    trace::close(Opcode::Yield, []);
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use tilewright_hardware::{HardwareError, Major, SwizzleMode, smem_tile};
-use tilewright_ir::{Align, Attr, Bytes, Opcode};
+use tilewright_ir::{Align, Attr, Bytes, Opcode, Space, Type, Value};
 use tilewright_layout::{Composed, IntTuple, Layout, LayoutError, Map, Mode, Swizzle, Tree};
 
 use crate::element::Element;
@@ -228,6 +228,11 @@ impl<T: Element> Shared<T> {
         self.layout.map(|layout| trace::with(|t| t.layouts[layout].clone()))
     }
 
+    /// The same for functions that are compiled once for all types; the layout still counts elements of this one.
+    pub(crate) fn bytewise(self) -> Shared<u8> {
+        Shared { ptr: self.ptr.cast(), layout: self.layout }
+    }
+
     /// Bytes of the tile.
     #[must_use]
     pub fn bytes(self) -> u32 {
@@ -250,14 +255,8 @@ impl<T: Element> Shared<T> {
     #[track_caller]
     pub fn view<U: Element>(self, layout: impl IntoTile) -> Shared<U> {
         trace::here();
-        let layout = trace::check(layout.into_tile());
-        let extent = layout.as_ref().and_then(|layout| trace::check(extent(layout, U::ELEMENT.bits())));
-        if let (Some((need, _)), Some(_)) = (extent, self.layout)
-            && need > self.bytes()
-        {
-            trace::error(format!("a view of {need} bytes on a tile of {}", self.bytes()));
-        }
-        Shared { ptr: self.ptr.cast(), layout: layout.map(intern) }
+        let room = self.layout.map(|_| self.bytes());
+        Shared { ptr: self.ptr.cast(), layout: fitting(layout.into_tile(), U::ELEMENT.bits(), room) }
     }
 
     /// A tile inside of this one that starts `offset` bytes further: for memory that holds different things at different times. The
@@ -290,19 +289,8 @@ impl<T: Element> Ring<T> {
     #[track_caller]
     pub fn new(stages: u32, layout: impl IntoTile) -> Ring<T> {
         trace::here();
-        let layout = trace::check(layout.into_tile());
-        let known = layout.and_then(|l| trace::check(extent(&l, T::ELEMENT.bits())).map(|e| (l, e)));
-        let Some((layout, (bytes, align))) = known else {
-            let ptr = Ptr::of(trace::poison(tilewright_ir::Type::Pointer(tilewright_ir::Space::Shared)));
-            return Ring { first: Shared { ptr, layout: None }, stages, stride: 0 };
-        };
-        // The copy engine takes boxes at multiples of 128 bytes only; what is smaller is not worth the padding.
-        let align = if bytes < 128 { align } else { align.max(128) };
-        let stride = bytes.next_multiple_of(align);
-        let total = stride.saturating_mul(stages.max(1));
-        let attrs: [Attr; 2] = [Bytes(total).into(), Align(align).into()];
-        let ptr = Ptr::of(trace::value(Opcode::Shared, [], attrs, None));
-        Ring { first: Shared { ptr, layout: Some(intern(layout)) }, stages, stride }
+        let (ptr, layout, stride) = allocate(stages, layout.into_tile(), T::ELEMENT.bits());
+        Ring { first: Shared { ptr: Ptr::of(ptr), layout }, stages, stride }
     }
 
     /// The number of tiles.
@@ -318,6 +306,35 @@ impl<T: Element> Ring<T> {
         let stage = stage.val();
         Shared { ptr: self.first.ptr.byte_add(stage * self.stride), layout: self.first.layout }
     }
+}
+
+/// Shared memory for `stages` tiles of such elements: the pointer, the index of the layout, and the bytes from tile to tile.
+#[track_caller]
+fn allocate(stages: u32, layout: Result<Composed, String>, bits: u32) -> (Value, Option<usize>, u32) {
+    let layout = trace::check(layout);
+    let known = layout.and_then(|l| trace::check(extent(&l, bits)).map(|e| (l, e)));
+    let Some((layout, (bytes, align))) = known else {
+        return (trace::poison(Type::Pointer(Space::Shared)), None, 0);
+    };
+    // The copy engine takes boxes at multiples of 128 bytes only; what is smaller is not worth the padding.
+    let align = if bytes < 128 { align } else { align.max(128) };
+    let stride = bytes.next_multiple_of(align);
+    let total = stride.saturating_mul(stages.max(1));
+    let attrs: [Attr; 2] = [Bytes(total).into(), Align(align).into()];
+    (trace::value(Opcode::Shared, [], attrs, None), Some(intern(layout)), stride)
+}
+
+/// The index of a layout whose tile of such elements has to fit in so many bytes.
+#[track_caller]
+fn fitting(layout: Result<Composed, String>, bits: u32, room: Option<u32>) -> Option<usize> {
+    let layout = trace::check(layout);
+    let extent = layout.as_ref().and_then(|layout| trace::check(extent(layout, bits)));
+    if let (Some((need, _)), Some(room)) = (extent, room)
+        && need > room
+    {
+        trace::error(format!("a view of {need} bytes on a tile of {room}"));
+    }
+    layout.map(intern)
 }
 
 fn intern(layout: Composed) -> usize {

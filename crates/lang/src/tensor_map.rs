@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use tilewright_hardware::{Major, TensorMapSpec};
-use tilewright_ir::{Attr, Combine, Flags, Index, MapField, Opcode, Operands, Rank, Value};
+use tilewright_ir::{Attr, Combine, Element as Kind, Flags, Index, MapField, Opcode, Operands, Rank, Value};
 
 use crate::barrier::Mbarrier;
 use crate::element::Element;
@@ -140,6 +140,52 @@ fn operands(first: &[Value], coordinates: &[Val<i32>]) -> Operands {
     first.iter().copied().chain(coordinates.iter().map(|c| c.id)).collect()
 }
 
+/// The copies that a tile of such elements takes: where in shared memory, and which coordinates, innermost first. Notes what the map must be.
+#[track_caller]
+fn boxes(
+    map: Value,
+    (row, k): (Val<i32>, Val<i32>),
+    tile: Shared<u8>,
+    element: Kind,
+) -> Vec<(SharedPtr<u8>, Vec<Val<i32>>)> {
+    let Some(layout) = tile.known() else { return Vec::new() };
+    let Some(plan) = trace::check(TensorMapSpec::for_tile(&layout, element)) else {
+        return Vec::new();
+    };
+    note(map, &plan.spec);
+    let origin = match plan.major {
+        Major::K => [k, row],
+        Major::Mn => [row, k],
+    };
+    let place = |start: Val<i32>, offset: u32| if offset == 0 { start } else { start + offset.cast_signed() };
+    let one = |b: &tilewright_hardware::TileBox| {
+        let ptr = if b.offset == 0 { tile.ptr() } else { tile.ptr().byte_add(b.offset) };
+        (ptr, vec![place(origin[0], b.coordinates[0]), place(origin[1], b.coordinates[1])])
+    };
+    plan.boxes.iter().map(one).collect()
+}
+
+/// Notes what a map must be, and reports other uses.
+#[track_caller]
+fn note(map: Value, spec: &TensorMapSpec) {
+    let clash = trace::with(|t| match t.maps.iter().find(|(id, _)| *id == map) {
+        None => {
+            t.maps.push((map, spec.clone()));
+            None
+        }
+        Some((_, known)) => (known != spec).then(|| known.clone()),
+    });
+    if let Some(known) = clash {
+        trace::error(format!(
+            "this tensor map is used with boxes {:?} {} and {:?} {}; one map has one box: pass the tensor twice",
+            known.box_dims(),
+            known.swizzle(),
+            spec.box_dims(),
+            spec.swizzle()
+        ));
+    }
+}
+
 impl<T: Element> TensorMap<T> {
     pub(crate) fn of(id: Value) -> TensorMap<T> {
         TensorMap { id, ty: PhantomData }
@@ -200,23 +246,8 @@ impl<T: Element> TensorMap<T> {
     /// The copies that a tile takes: where in shared memory, and which coordinates, innermost first. Notes what the map must be.
     #[track_caller]
     fn boxes(self, row: Val<i32>, k: Val<i32>, tile: Shared<T>) -> Vec<(SharedPtr<T>, Vec<Val<i32>>)> {
-        let Some(layout) = tile.known() else { return Vec::new() };
-        let Some(plan) = trace::check(TensorMapSpec::for_tile(&layout, T::ELEMENT)) else {
-            return Vec::new();
-        };
-        self.note(&plan.spec);
-        let origin = match plan.major {
-            Major::K => [k, row],
-            Major::Mn => [row, k],
-        };
-        let place = |start: Val<i32>, offset: u32| {
-            if offset == 0 { start } else { start + offset.cast_signed() }
-        };
-        let one = |b: &tilewright_hardware::TileBox| {
-            let ptr = if b.offset == 0 { tile.ptr() } else { tile.ptr().byte_add(b.offset) };
-            (ptr, vec![place(origin[0], b.coordinates[0]), place(origin[1], b.coordinates[1])])
-        };
-        plan.boxes.iter().map(one).collect()
+        let boxes = boxes(self.id, (row, k), tile.bytewise(), T::ELEMENT);
+        boxes.into_iter().map(|(ptr, at)| (ptr.cast(), at)).collect()
     }
 
     /// Starts to copy one box of any rank: `coordinates` innermost first. What the box is, [`describe`](TensorMap::describe) must say.
@@ -282,27 +313,7 @@ impl<T: Element> TensorMap<T> {
     /// Says what the map describes, for copies by box; tiles say it themselves.
     #[track_caller]
     pub fn describe(self, spec: &TensorMapSpec) {
-        self.note(spec);
-    }
-
-    #[track_caller]
-    fn note(self, spec: &TensorMapSpec) {
-        let clash = trace::with(|t| match t.maps.iter().find(|(id, _)| *id == self.id) {
-            None => {
-                t.maps.push((self.id, spec.clone()));
-                None
-            }
-            Some((_, known)) => (known != spec).then(|| known.clone()),
-        });
-        if let Some(known) = clash {
-            trace::error(format!(
-                "this tensor map is used with boxes {:?} {} and {:?} {}; one map has one box: pass the tensor twice",
-                known.box_dims(),
-                known.swizzle(),
-                spec.box_dims(),
-                spec.swizzle()
-            ));
-        }
+        note(self.id, spec);
     }
 
     /// Brings the map itself into its cache; call it early.

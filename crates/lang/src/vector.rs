@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops;
 
-use tilewright_ir::{Attr, Flags, Index, Opcode, Operands, Type, Value};
+use tilewright_ir::{Attr, Element as Kind, Flags, Index, Opcode, Operands, Type, Value};
 
 use crate::element::{Element, Number};
 use crate::stage::Carry;
@@ -62,13 +62,59 @@ impl<T> Carry for Vector<T> {
 /// The vector type of so many elements; reports lengths that no register file holds.
 #[track_caller]
 pub(crate) fn vector_type<T: Element>(len: u32) -> Type {
+    vector_of(T::ELEMENT, len)
+}
+
+#[track_caller]
+pub(crate) fn vector_of(element: Kind, len: u32) -> Type {
     match u16::try_from(len) {
-        Ok(n) if n > 0 && n <= 1024 => Type::Vector(T::ELEMENT, n),
+        Ok(n) if n > 0 && n <= 1024 => Type::Vector(element, n),
         _ => {
             trace::error(format!("a vector of {len} elements; expected 1 to 1024"));
-            Type::Vector(T::ELEMENT, 1)
+            Type::Vector(element, 1)
         }
     }
+}
+
+/// What a vector is made of. There are hundreds of iterators over it: one by one is the least code for each of them.
+#[derive(Default)]
+struct Parts {
+    ids: Operands,
+    len: u32,
+}
+
+impl Parts {
+    #[inline(never)]
+    fn push(&mut self, id: Value, len: u32) {
+        self.ids.push(id);
+        self.len = self.len.saturating_add(len);
+    }
+
+    #[track_caller]
+    fn join<T: Element>(self, code: Opcode) -> Vector<T> {
+        let ty = vector_type::<T>(self.len);
+        Vector::of(trace::value(code, self.ids, [], ty), ty.lanes())
+    }
+}
+
+/// An element of a vector of `len`.
+#[track_caller]
+fn extract(vector: Value, len: u32, i: u32, element: Kind) -> Value {
+    if i >= len {
+        trace::error(format!("element {i} of a vector of {len}"));
+        return trace::poison(Type::Scalar(element));
+    }
+    trace::value(Opcode::Extract, [vector], [Index(i).into()], Type::Scalar(element))
+}
+
+/// `len` of a vector's elements from `start` on, if it has them.
+#[track_caller]
+fn slice(vector: Value, all: u32, start: u32, len: u32, element: Kind) -> Option<Value> {
+    if len == 0 || start.checked_add(len).is_none_or(|end| end > all) {
+        trace::error(format!("{len} elements from {start} on, of a vector of {all}"));
+        return None;
+    }
+    Some(trace::value(Opcode::Slice, [vector], [Index(start).into()], vector_of(element, len)))
 }
 
 impl<T: Element> Vector<T> {
@@ -80,13 +126,11 @@ impl<T: Element> Vector<T> {
     #[track_caller]
     pub fn new<R: Operand<T>>(elements: impl IntoIterator<Item = R>) -> Vector<T> {
         trace::here();
-        Vector::pack(&elements.into_iter().map(|e| e.val().id).collect::<Operands>())
-    }
-
-    #[track_caller]
-    fn pack(ids: &[Value]) -> Vector<T> {
-        let ty = vector_type::<T>(u32::try_from(ids.len()).unwrap_or(u32::MAX));
-        Vector::of(trace::value(Opcode::Pack, ids, [], ty), ty.lanes())
+        let (mut parts, id) = (Parts::default(), |element: R| element.val().id);
+        for element in elements {
+            parts.push(id(element), 1);
+        }
+        parts.join(Opcode::Pack)
     }
 
     /// `len` times the same element.
@@ -107,11 +151,7 @@ impl<T: Element> Vector<T> {
     #[must_use]
     #[track_caller]
     pub fn get(self, i: u32) -> Val<T> {
-        if i >= self.len {
-            trace::error(format!("element {i} of a vector of {}", self.len));
-            return Val::of(trace::poison(Type::Scalar(T::ELEMENT)));
-        }
-        Val::of(trace::value(Opcode::Extract, [self.id], [Index(i).into()], Type::Scalar(T::ELEMENT)))
+        Val::of(extract(self.id, self.len, i, T::ELEMENT))
     }
 
     /// The vector with element `i` replaced.
@@ -129,29 +169,28 @@ impl<T: Element> Vector<T> {
     /// All elements.
     #[track_caller]
     pub fn elements(self) -> Vec<Val<T>> {
-        trace::here();
-        (0..self.len).map(|i| self.get(i)).collect()
+        let mut elements = Vec::with_capacity(self.len as usize);
+        for i in 0..self.len {
+            elements.push(self.get(i));
+        }
+        elements
     }
 
     /// `len` elements from `start` on.
     #[must_use]
     #[track_caller]
     pub fn slice(self, start: u32, len: u32) -> Vector<T> {
-        if len == 0 || start.checked_add(len).is_none_or(|end| end > self.len) {
-            trace::error(format!("{len} elements from {start} on, of a vector of {}", self.len));
-            return self;
-        }
-        let ty = vector_type::<T>(len);
-        Vector::of(trace::value(Opcode::Slice, [self.id], [Index(start).into()], ty), len)
+        slice(self.id, self.len, start, len, T::ELEMENT).map_or(self, |id| Vector::of(id, len))
     }
 
     /// The vectors end to end.
     #[track_caller]
     pub fn concat(parts: impl IntoIterator<Item = Vector<T>>) -> Vector<T> {
-        let parts: Vec<Vector<T>> = parts.into_iter().collect();
-        let ty = vector_type::<T>(parts.iter().map(|p| p.len).sum());
-        let ids: Operands = parts.iter().map(|p| p.id).collect();
-        Vector::of(trace::value(Opcode::Concat, ids, [], ty), ty.lanes())
+        let mut all = Parts::default();
+        for part in parts {
+            all.push(part.id, part.len);
+        }
+        all.join(Opcode::Concat)
     }
 
     /// Applies a function to each element.

@@ -137,7 +137,7 @@ impl<V> StagedBranch<V> {
         self.arms += 1;
         self.left = 0;
         if self.arms > 2 {
-            self.results = self.merge().into_iter();
+            self.results = merge(self.op, self.at, &self.yields).into_iter();
             return None;
         }
         trace::open(self.op);
@@ -161,7 +161,7 @@ impl<V> StagedBranch<V> {
     /// Takes the value of a variable at the end of an arm, and puts the saved one back for the other arm.
     pub fn leave<C: Carry + ?Sized>(&mut self, variable: &mut C) {
         let saved = self.saved[self.left].clone();
-        self.yields[self.arms as usize - 1].extend(hand_on(self.at, variable, saved.len()));
+        self.yields[self.arms as usize - 1].extend(hand_on(self.at, values_of(variable), saved.len()));
         variable.replace(&mut saved.into_iter());
         self.left += 1;
     }
@@ -184,49 +184,47 @@ impl<V> StagedBranch<V> {
         (self.replace)(&mut value, &mut self.results);
         value
     }
+}
 
-    /// One value for each place: what both arms agree on, or a result of the `if`.
-    fn merge(&mut self) -> Vec<Value> {
-        let [then, other] = &self.yields;
-        if then.len() != other.len() {
-            let message = format!(
-                "the arms of this `if` give {} and {} staged values; both must give as many",
-                then.len(),
-                other.len()
-            );
-            report_at(self.at, &message);
-        }
-        let (op, at) = (self.op, self.at);
-        trace::with(|t| {
-            let regions = t.builder.func.op(op).regions.clone();
-            let ends: Vec<Op> = regions.iter().filter_map(|&r| t.builder.func.terminator(r)).collect();
-            for &end in &ends {
-                t.builder.func.op_mut(end).operands.clear();
-            }
-            let mut merged = Vec::with_capacity(then.len());
-            for (&a, &b) in then.iter().zip(other) {
-                if a == b {
-                    merged.push(a);
-                    continue;
-                }
-                let (ta, tb) = (t.ty(a), t.ty(b));
-                if ta != tb {
-                    let loc = t.place(at);
-                    let message =
-                        format!("the arms of this `if` give {ta} and {tb}; both must give the same type");
-                    let diagnostic = Diagnostic::new(message, loc, &t.builder.func.locations);
-                    t.errors.push(diagnostic);
-                    merged.push(t.builder.value(Opcode::Poison, [], [], Some(ta), loc));
-                    continue;
-                }
-                for (&end, value) in ends.iter().zip([a, b]) {
-                    t.builder.func.op_mut(end).operands.push(value);
-                }
-                merged.push(t.builder.func.add_result(op, ta));
-            }
-            merged
-        })
+/// One value for each place: what both arms agree on, or a result of the `if`.
+fn merge(op: Op, at: &'static Location<'static>, [then, other]: &[Vec<Value>; 2]) -> Vec<Value> {
+    if then.len() != other.len() {
+        let message = format!(
+            "the arms of this `if` give {} and {} staged values; both must give as many",
+            then.len(),
+            other.len()
+        );
+        report_at(at, &message);
     }
+    trace::with(|t| {
+        let regions = t.builder.func.op(op).regions.clone();
+        let ends: Vec<Op> = regions.iter().filter_map(|&r| t.builder.func.terminator(r)).collect();
+        for &end in &ends {
+            t.builder.func.op_mut(end).operands.clear();
+        }
+        let mut merged = Vec::with_capacity(then.len());
+        for (&a, &b) in then.iter().zip(other) {
+            if a == b {
+                merged.push(a);
+                continue;
+            }
+            let (ta, tb) = (t.ty(a), t.ty(b));
+            if ta != tb {
+                let loc = t.place(at);
+                let message =
+                    format!("the arms of this `if` give {ta} and {tb}; both must give the same type");
+                let diagnostic = Diagnostic::new(message, loc, &t.builder.func.locations);
+                t.errors.push(diagnostic);
+                merged.push(t.builder.value(Opcode::Poison, [], [], Some(ta), loc));
+                continue;
+            }
+            for (&end, value) in ends.iter().zip([a, b]) {
+                t.builder.func.op_mut(end).operands.push(value);
+            }
+            merged.push(t.builder.func.add_result(op, ta));
+        }
+        merged
+    })
 }
 
 /// An `if` without `else`, for code of this crate that the macro does not rewrite.

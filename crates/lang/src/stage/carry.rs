@@ -77,6 +77,7 @@ carry_tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5)
 }
 
+/// The staged values inside. What is done with them does not depend on the type of the variable, so the functions that do it take these.
 pub(super) fn values_of(carried: &(impl Carry + ?Sized)) -> Vec<Value> {
     let mut out = Vec::new();
     carried.values(&mut out);
@@ -84,12 +85,7 @@ pub(super) fn values_of(carried: &(impl Carry + ?Sized)) -> Vec<Value> {
 }
 
 /// The values of a variable at the end of a region: as many as it had when it came in, or a report.
-pub(super) fn hand_on<C: Carry + ?Sized>(
-    at: &'static Location<'static>,
-    variable: &C,
-    size: usize,
-) -> Vec<Value> {
-    let mut values = values_of(variable);
+pub(super) fn hand_on(at: &'static Location<'static>, mut values: Vec<Value>, size: usize) -> Vec<Value> {
     if values.len() != size {
         let message = format!(
             "the number of staged values in a variable changes here, from {size} to {}; only control flow of the host can do that",
@@ -103,12 +99,8 @@ pub(super) fn hand_on<C: Carry + ?Sized>(
 
 /// The values of a variable at the end of a round of a loop: like those at its start, or a report. Types are rustc's business, but the
 /// shape of a tile is part of its type only here.
-pub(super) fn next_round<C: Carry + ?Sized>(
-    at: &'static Location<'static>,
-    variable: &C,
-    start: &[Value],
-) -> Vec<Value> {
-    let mut values = hand_on(at, variable, start.len());
+pub(super) fn next_round(at: &'static Location<'static>, values: Vec<Value>, start: &[Value]) -> Vec<Value> {
+    let mut values = hand_on(at, values, start.len());
     for (value, &before) in values.iter_mut().zip(start) {
         let (from, to) = trace::with(|t| (t.ty(before), t.ty(*value)));
         if from != to {

@@ -87,9 +87,10 @@ impl StagedLoop {
 
     /// Carries a variable through the loop.
     pub fn enter<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        let args = carry_in(self.op, variable);
+        let args = carry_in(self.op, &values_of(variable));
         self.sizes.push(args.len());
-        self.args.extend(args);
+        self.args.extend(&args);
+        variable.replace(&mut args.into_iter());
     }
 
     /// One round to record.
@@ -108,7 +109,7 @@ impl StagedLoop {
     /// Takes the value of a variable after the condition, which may have changed it.
     pub fn hold<C: Carry + ?Sized>(&mut self, variable: &mut C) {
         let start = slot(&self.args, &self.sizes, self.turn);
-        self.body.extend(next_round(self.at, variable, &start));
+        self.body.extend(next_round(self.at, values_of(variable), &start));
         self.turn += 1;
     }
 
@@ -140,21 +141,20 @@ impl StagedLoop {
     /// Takes the value of a variable at the end of the body.
     pub fn leave<C: Carry + ?Sized>(&mut self, variable: &mut C) {
         let start = slot(&self.args, &self.sizes, self.turn);
-        self.yields.extend(next_round(self.at, variable, &start));
+        self.yields.extend(next_round(self.at, values_of(variable), &start));
         self.turn += 1;
     }
 
     /// Gives a variable its value after the loop.
     pub fn join<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        carry_back(self.op, &self.sizes, self.turn, variable);
+        variable.replace(&mut carried_back(self.op, &self.sizes, self.turn).into_iter());
         self.turn += 1;
     }
 }
 
-/// Adds a variable to the operands of a loop and to the arguments of its first region; the variable becomes the argument.
-fn carry_in<C: Carry + ?Sized>(op: Op, variable: &mut C) -> Vec<Value> {
-    let values = values_of(variable);
-    let args: Vec<Value> = trace::with(|t| {
+/// Adds a variable to the operands of a loop and to the arguments of its first region: what the variable becomes.
+fn carry_in(op: Op, values: &[Value]) -> Vec<Value> {
+    trace::with(|t| {
         let region = t.builder.func.op(op).regions[0];
         let add = |&v: &Value| {
             t.builder.func.op_mut(op).operands.push(v);
@@ -162,9 +162,7 @@ fn carry_in<C: Carry + ?Sized>(op: Op, variable: &mut C) -> Vec<Value> {
             t.builder.func.add_arg(region, ty)
         };
         values.iter().map(add).collect()
-    });
-    variable.replace(&mut args.clone().into_iter());
-    args
+    })
 }
 
 /// Gives a loop one result for each value that it carries.
@@ -177,9 +175,10 @@ fn carry_out(op: Op, args: &[Value]) {
     });
 }
 
-fn carry_back<C: Carry + ?Sized>(op: Op, sizes: &[usize], turn: usize, variable: &mut C) {
+/// The results of a loop that belong to variable number `turn`.
+fn carried_back(op: Op, sizes: &[usize], turn: usize) -> Vec<Value> {
     let results = trace::with(|t| t.builder.func.op(op).results.to_vec());
-    variable.replace(&mut slot(&results, sizes, turn).into_iter());
+    slot(&results, sizes, turn)
 }
 
 /// The values that belong to variable number `turn`.
@@ -281,9 +280,10 @@ pub struct StagedFor<T> {
 impl<T> StagedFor<T> {
     /// Carries a variable through the loop.
     pub fn enter<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        let args = carry_in(self.op, variable);
+        let args = carry_in(self.op, &values_of(variable));
         self.sizes.push(args.len());
-        self.args.extend(args);
+        self.args.extend(&args);
+        variable.replace(&mut args.into_iter());
     }
 
     /// The counter, once; then the end of the body.
@@ -301,13 +301,13 @@ impl<T> StagedFor<T> {
     /// Takes the value of a variable at the end of the body.
     pub fn leave<C: Carry + ?Sized>(&mut self, variable: &mut C) {
         let start = slot(&self.args, &self.sizes, self.turn);
-        self.yields.extend(next_round(self.at, variable, &start));
+        self.yields.extend(next_round(self.at, values_of(variable), &start));
         self.turn += 1;
     }
 
     /// Gives a variable its value after the loop.
     pub fn join<C: Carry + ?Sized>(&mut self, variable: &mut C) {
-        carry_back(self.op, &self.sizes, self.turn, variable);
+        variable.replace(&mut carried_back(self.op, &self.sizes, self.turn).into_iter());
         self.turn += 1;
     }
 }

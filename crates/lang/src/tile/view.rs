@@ -573,10 +573,10 @@ impl<T: Element, const R: usize> Place<T, R> {
     }
 
     /// Starts, extents and strides, as the ops take them.
-    fn bounds(self) -> impl Iterator<Item = Value> {
-        let starts = self.starts.into_iter().map(|v| v.id);
-        let extents = self.view.extents.into_iter().map(|v| v.id);
-        starts.chain(extents).chain(self.view.strides.into_iter().map(|v| v.id))
+    fn push_bounds(self, operands: &mut Operands) {
+        self.starts.iter().for_each(|start| operands.push(start.id));
+        self.view.extents.iter().for_each(|extent| operands.push(extent.id));
+        self.view.strides.iter().for_each(|stride| operands.push(stride.id));
     }
 
     /// Loads the tile; elements outside of the view are zero.
@@ -607,8 +607,9 @@ impl<T: Element, const R: usize> Place<T, R> {
         trace::here();
         let pad = pad.val();
         let ty = Tile::<T>::ty(shape_of(&self.shape));
-        let operands: Operands =
-            [self.view.ptr.id].into_iter().chain(self.bounds()).chain([pad.id]).collect();
+        let mut operands = Operands::from_slice(&[self.view.ptr.id]);
+        self.push_bounds(&mut operands);
+        operands.push(pad.id);
         Tile::of(trace::value(Opcode::TileLoad, operands, self.attrs(), ty))
     }
 
@@ -663,7 +664,8 @@ impl<T: Element, const R: usize> Place<T, R> {
             return;
         }
         let value = grown(value, to);
-        let operands: Operands = [self.view.ptr.id, value].into_iter().chain(self.bounds()).collect();
+        let mut operands = Operands::from_slice(&[self.view.ptr.id, value]);
+        self.push_bounds(&mut operands);
         trace::effect(Opcode::TileStore, operands, self.attrs());
     }
 
