@@ -41,25 +41,25 @@ impl Order {
     }
 }
 
-/// Reads the fragments of one factor.
-pub(super) struct Reader<'a, T> {
+/// Reads the fragments of one factor. Of its type only what makes fragments knows.
+pub(super) struct Reader<'a> {
     side: &'a Side,
     memory: Shared<u8>,
     /// The warp's position among those that split the rows.
     warp: Val<u32>,
     /// For [`Reading::Elements`], the lane's first element. For [`Reading::Bytes`], its words: four for each 32 rows.
-    pointers: Vec<(SharedPtr<T>, u32)>,
+    pointers: Vec<(SharedPtr<u8>, u32)>,
 }
 
-impl<'a, T: Element> Reader<'a, T> {
+impl<'a> Reader<'a> {
     /// `warps` says which warp of those that split the rows a warp of the block is: on the host and staged.
     #[track_caller]
     pub(super) fn new(
         side: &'a Side,
         memory: Shared<u8>,
         threads: u32,
-        warps: (impl Fn(u32) -> u32, Val<u32>),
-    ) -> Reader<'a, T> {
+        warps: (&dyn Fn(u32) -> u32, Val<u32>),
+    ) -> Reader<'a> {
         let (of_warp, warp) = warps;
         let mut known = Pointers::new(side, threads);
         let (group, quarter) = (lane_id() / 4, lane_id() % 4);
@@ -69,11 +69,10 @@ impl<'a, T: Element> Reader<'a, T> {
                 let first = of_warp(t / 32) * side.warp_rows + row;
                 (first + lane / 4 * rows_of_group, lane % 4 * k_of_quarter + k)
             };
-            let (pointer, more) = known.at(host, || {
+            known.at(&host, &|| {
                 let first = warp * side.warp_rows + row;
                 element_at(side, memory, first + group * rows_of_group, quarter * k_of_quarter + k)
-            });
-            (pointer.cast::<T>(), more)
+            })
         };
         let pointers = match side.reading() {
             Reading::Matrices => Vec::new(),
@@ -88,12 +87,12 @@ impl<'a, T: Element> Reader<'a, T> {
 
     /// The fragments of A for one product along k.
     #[track_caller]
-    pub(super) fn left<B: Element, C: Number>(
+    pub(super) fn left<A: Element, B: Element, C: Number>(
         &self,
-        mma: WarpMma<T, B, C>,
+        mma: WarpMma<A, B, C>,
         stage: Val<u32>,
         k: u32,
-    ) -> Vec<Fragment<T>> {
+    ) -> Vec<Fragment<A>> {
         let (rows, _, depth) = mma.shape();
         let count = self.side.warp_rows / rows;
         match self.side.reading() {
@@ -110,19 +109,20 @@ impl<'a, T: Element> Reader<'a, T> {
 
     /// The fragments of B for one product along k.
     #[track_caller]
-    pub(super) fn right<A: Element, C: Number>(
+    pub(super) fn right<A: Element, B: Element, C: Number>(
         &self,
-        mma: WarpMma<A, T, C>,
+        mma: WarpMma<A, B, C>,
         stage: Val<u32>,
         k: u32,
-    ) -> Vec<Fragment<T>> {
+    ) -> Vec<Fragment<B>> {
         let (_, columns, depth) = mma.shape();
         let count = self.side.warp_rows / columns;
         match self.side.reading() {
             Reading::Matrices => {
                 let tile = self.tile(stage);
-                let pairs = (0..count / 2).flat_map(|j| mma.load_b_pair(tile, 2 * j, k));
-                pairs.map(rounded).collect()
+                let pairs: Vec<[Fragment<B>; 2]> =
+                    (0..count / 2).map(|j| mma.load_b_pair(tile, 2 * j, k).map(rounded)).collect();
+                pairs.concat()
             }
             _ => {
                 let runs = self.runs(stage, (columns, depth), k);
@@ -133,36 +133,42 @@ impl<'a, T: Element> Reader<'a, T> {
 
     /// The rows of this warp in a stage.
     #[track_caller]
-    fn tile(&self, stage: Val<u32>) -> Shared<T> {
+    fn tile<T: Element>(&self, stage: Val<u32>) -> Shared<T> {
         let tile = self.memory.part::<T>(stage + self.side.offset, &self.side.layout);
         tile.row_block(self.warp, self.side.warp_rows)
     }
 
     /// For each product the runs of its fragment, in the order of its registers: eight rows after eight rows, then along k.
     #[track_caller]
-    fn runs(&self, stage: Val<u32>, (rows, depth): (u32, u32), k: u32) -> Vec<Vec<Vector<T>>> {
-        match self.side.reading() {
-            Reading::Bytes => self.transposed(stage, (rows, depth), k),
-            _ => {
-                let (pointer, _) = self.pointers[0];
-                let pointer = pointer.byte_add(stage);
-                let run = |row: u32, k: u32| {
-                    let at = self.side.place(row, k) - self.side.place(0, 0);
-                    Vector::new([load_rounded(pointer.byte_add(at))])
-                };
-                let product = |i: u32| {
-                    let along = (0..depth / 4).map(|j| k * depth + 4 * j);
-                    let places = along.flat_map(|k| (0..rows / 8).map(move |half| (i * rows + 8 * half, k)));
-                    places.map(|(row, k)| run(row, k)).collect()
-                };
-                (0..self.side.warp_rows / rows).map(product).collect()
+    fn runs<T: Element>(&self, stage: Val<u32>, (rows, depth): (u32, u32), k: u32) -> Vec<Vec<Vector<T>>> {
+        if self.side.reading() == Reading::Bytes {
+            return self.transposed(stage, (rows, depth), k);
+        }
+        let (pointer, _) = self.pointers[0];
+        let pointer = pointer.cast::<T>().byte_add(stage);
+        let run = |row: u32, k: u32| {
+            let at = self.side.place(row, k) - self.side.place(0, 0);
+            Vector::new([load_rounded(pointer.byte_add(at))])
+        };
+        let mut products = vec![Vec::new(); (self.side.warp_rows / rows) as usize];
+        for (i, runs) in (0u32..).zip(&mut products) {
+            for j in 0..depth / 4 {
+                for half in 0..rows / 8 {
+                    runs.push(run(i * rows + 8 * half, k * depth + 4 * j));
+                }
             }
         }
+        products
     }
 
     /// The same for 8-bit elements across the storage.
     #[track_caller]
-    fn transposed(&self, stage: Val<u32>, (rows, depth): (u32, u32), k: u32) -> Vec<Vec<Vector<T>>> {
+    fn transposed<T: Element>(
+        &self,
+        stage: Val<u32>,
+        (rows, depth): (u32, u32),
+        k: u32,
+    ) -> Vec<Vec<Vector<T>>> {
         let halves = depth / 16;
         // eights[e][h]: the register of eight rows number e, half h of the depth.
         let mut eights = vec![Vec::new(); (self.side.warp_rows / 8) as usize];
@@ -170,23 +176,24 @@ impl<'a, T: Element> Reader<'a, T> {
             for half in 0..halves {
                 // 16 along k lie on other lines, where the swizzle is the same.
                 let more = self.side.place(0, 16 * half + depth * k);
-                let words: Vec<Val<u32>> = (0..4)
-                    .map(|i| {
-                        let (pointer, constant) = self.pointers[(4 * block + i) as usize];
-                        pointer.cast::<u32>().byte_add(stage).byte_add(constant + more).load()
-                    })
-                    .collect();
-                for (p, word) in transpose([words[0], words[1], words[2], words[3]]).into_iter().enumerate() {
+                let words = [0, 1, 2, 3].map(|i| {
+                    let (pointer, constant) = self.pointers[(4 * block + i) as usize];
+                    pointer.cast::<u32>().byte_add(stage).byte_add(constant + more).load()
+                });
+                for (p, word) in transpose(words).into_iter().enumerate() {
                     eights[4 * block as usize + p].push(Vector::new([word]).bitcast::<T>());
                 }
             }
         }
-        let each = (rows / 8) as usize;
-        let product = |i: usize| {
-            let along = 0..halves as usize;
-            along.flat_map(|h| (0..each).map(move |e| (i * each + e, h))).map(|(e, h)| eights[e][h]).collect()
-        };
-        (0..eights.len() / each).map(product).collect()
+        let mut products = Vec::new();
+        for eights in eights.chunks((rows / 8) as usize) {
+            let mut runs = Vec::new();
+            for half in 0..halves as usize {
+                runs.extend(eights.iter().map(|eight| eight[half]));
+            }
+            products.push(runs);
+        }
+        products
     }
 }
 

@@ -83,8 +83,8 @@ pub(super) fn product<A: Element, B: Element, C: Number, R: Number>(
     let (fetch_b, mut next_b) = Fetcher::new(&plan.b, memory, threads, &b, window);
 
     let (warp_row, warp_column) = (warp_id() / config.warps_n, warp_id() % config.warps_n);
-    let reader_a = Reader::<A>::new(&plan.a, memory, threads, (|warp| warp / config.warps_n, warp_row));
-    let reader_b = Reader::<B>::new(&plan.b, memory, threads, (|warp| warp % config.warps_n, warp_column));
+    let reader_a = Reader::new(&plan.a, memory, threads, (&|warp| warp / config.warps_n, warp_row));
+    let reader_b = Reader::new(&plan.b, memory, threads, (&|warp| warp % config.warps_n, warp_column));
 
     // All stages but one are filled ahead; the last is the one being used.
     for ahead in unroll(0..config.stages - 1) {

@@ -186,8 +186,8 @@ impl<'a> Pointers<'a> {
     #[track_caller]
     pub(super) fn at(
         &mut self,
-        place: impl Fn(u32) -> (u32, u32),
-        staged: impl FnOnce() -> SharedPtr<u8>,
+        place: &dyn Fn(u32) -> (u32, u32),
+        staged: &dyn Fn() -> SharedPtr<u8>,
     ) -> (SharedPtr<u8>, u32) {
         let offset = |thread| {
             let (row, k) = place(thread);
@@ -275,7 +275,7 @@ impl<'a> Fetcher<'a> {
             let host = |t: u32| {
                 place(t / spread.in_line + lines, t % spread.in_line * side.vector + more * side.vector)
             };
-            let to = pointers.at(host, || {
+            let to = pointers.at(&host, &|| {
                 let (r, k) = match side.major {
                     Major::K => (line + lines, x + more * side.vector),
                     Major::Mn => (x + more * side.vector, line + lines),

@@ -101,60 +101,70 @@ impl<T: Element> Stream<T> {
     }
 }
 
-/// The factors as a lane sees them: one of eight along the columns of D, one of four along k.
-#[derive(Clone, Debug)]
-struct Lane<W, X> {
-    /// For each chunk of a step and each operand, the loads of the weights.
-    weights: Vec<Vec<Vec<Stream<W>>>>,
-    /// For each chunk of a step, the rows of the other factor: the one that the tensor core wants from this lane in each instruction,
-    /// or all.
-    inputs: Vec<Vec<Stream<X>>>,
+/// For each chunk of a step and each operand, the loads of the weights.
+type Weights<W> = Vec<Vec<Vec<Stream<W>>>>;
+
+/// For each chunk of a step, the rows of the other factor: the one that the tensor core wants from this lane in each instruction, or all.
+type Inputs<X> = Vec<Vec<Stream<X>>>;
+
+/// A lane: one of eight along the columns of D, one of four along k.
+#[derive(Clone, Copy, Debug)]
+struct Lane {
+    group: Val<u32>,
+    /// Its first step of k.
+    first: Val<u32>,
 }
 
-impl<W: Element, X: Element> Lane<W, X> {
+impl Lane {
     #[track_caller]
-    fn new(
+    fn new(shape: Shape, start: Val<u32>) -> Lane {
+        let (group, quarter) = (lane_id() / 4, lane_id() % 4);
+        Lane { group, first: start + quarter * shape.depth }
+    }
+
+    /// The weights as the lane sees them, for `tiles` operands from column `left` of `n` on.
+    #[track_caller]
+    fn weights<W: Element>(
+        self,
         shape: Shape,
         tiles: u32,
-        (weights, inputs): (Factor<W>, Factor<X>),
-        widths: (u32, u32),
-        (left, start): (Val<u32>, Val<u32>),
-        (m, n): (Val<u32>, Val<u32>),
-    ) -> Lane<W, X> {
-        let (group, quarter) = (lane_id() / 4, lane_id() % 4);
-        let first = start + quarter * shape.depth;
+        (factor, width): (Factor<W>, u32),
+        (left, n): (Val<u32>, Val<u32>),
+    ) -> Weights<W> {
+        let Lane { group, first } = self;
         let weight = |chunk: u32, tile: u32, i: u32| {
             let column = left + tile * shape.columns;
-            let (along_k, len, width) = (shape.k_major, shape.piece, widths.0.min(shape.piece));
+            let (along_k, len, width) = (shape.k_major, shape.piece, width.min(shape.piece));
             let (starts, step) = if along_k {
-                (vec![weights.at(min(column + shape.column(group, i), n - 1), first)], 0)
+                (vec![factor.at(min(column + shape.column(group, i), n - 1), first)], 0)
             } else {
                 let column = column + shape.column(group, 0);
-                let start = |j: u32| weights.at(min(column + j, n - width), first);
+                let start = |j: u32| factor.at(min(column + j, n - width), first);
                 ((0..len).step_by(width as usize).map(start).collect(), i)
             };
             let further = chunk * shape.chunk() + step;
-            Stream { factor: weights, starts, first, further, len, width, along_k }
+            Stream { factor, starts, first, further, len, width, along_k }
         };
+        let operand = |chunk, tile| (0..shape.loads).map(|i| weight(chunk, tile, i)).collect();
+        (0..shape.chunks).map(|chunk| (0..tiles).map(|tile| operand(chunk, tile)).collect()).collect()
+    }
+
+    /// The other factor, which has `m` rows.
+    #[track_caller]
+    fn inputs<X: Element>(self, shape: Shape, (factor, width): (Factor<X>, u32), m: Val<u32>) -> Inputs<X> {
+        let Lane { group, first } = self;
         let input = |chunk: u32, i: u32| {
             let row = match shape.core {
                 Core::Tensor(_) => group + i * 8,
                 Core::Scalar => val(i),
             };
-            let starts = vec![inputs.at(min(row, m - 1), first)];
-            let (len, width) = (shape.depth, widths.1.min(shape.depth));
+            let starts = vec![factor.at(min(row, m - 1), first)];
+            let (len, width) = (shape.depth, width.min(shape.depth));
             let further = chunk * shape.chunk();
-            Stream { factor: inputs, starts, first, further, len, width, along_k: true }
+            Stream { factor, starts, first, further, len, width, along_k: true }
         };
-        let operand = |chunk, tile| (0..shape.loads).map(|i| weight(chunk, tile, i)).collect();
-        Lane {
-            weights: (0..shape.chunks)
-                .map(|chunk| (0..tiles).map(|tile| operand(chunk, tile)).collect())
-                .collect(),
-            inputs: (0..shape.chunks)
-                .map(|chunk| (0..shape.inputs()).map(|i| input(chunk, i)).collect())
-                .collect(),
-        }
+        let rows = |chunk: u32| (0..shape.inputs()).map(|i| input(chunk, i)).collect();
+        (0..shape.chunks).map(rows).collect()
     }
 }
 
@@ -185,20 +195,20 @@ impl<W: Element> Queue<W> {
 
     /// Starts to bring the weights of the step `k` after the start.
     #[track_caller]
-    fn push<X>(&self, lane: &Lane<W, X>, k: Val<u32>, slot: Val<u32>) {
-        for (i, stream) in (0u32..).zip(lane.weights.iter().flatten().flatten()) {
+    fn push(&self, weights: &Weights<W>, k: Val<u32>, slot: Val<u32>) {
+        for (i, stream) in (0u32..).zip(weights.iter().flatten().flatten()) {
             stream.fetch(k, self.place(slot, i));
         }
     }
 
     /// The weights in a slot: for each chunk and operand, its loads.
     #[track_caller]
-    fn read<X>(&self, lane: &Lane<W, X>, slot: Val<u32>) -> Vec<Vec<Vec<Vector<W>>>> {
+    fn read(&self, weights: &Weights<W>, slot: Val<u32>) -> Vec<Vec<Vec<Vector<W>>>> {
         let mut number = 0..self.loads;
         let mut next =
             |stream: &Stream<W>| self.place(slot, number.next().unwrap_or(0)).load_vector(stream.len);
         let mut operand = |loads: &Vec<Stream<W>>| loads.iter().map(&mut next).collect();
-        lane.weights.iter().map(|chunk| chunk.iter().map(&mut operand).collect()).collect()
+        weights.iter().map(|chunk| chunk.iter().map(&mut operand).collect()).collect()
     }
 }
 
@@ -404,9 +414,11 @@ pub(super) fn gemv<W: Element, X: Element, C: Number, R: Number>(
     let warp = warp_id();
     let steps = (end - start) / depth;
     let turns = (steps + (warps - 1) - warp) / warps;
-    let lane = Lane::new(shape, tiles, factors, widths, (left, start), (m, n));
+    let lane = Lane::new(shape, start);
+    let all_weights = lane.weights(shape, tiles, (factors.0, widths.0), (left, n));
+    let all_inputs = lane.inputs(shape, (factors.1, widths.1), m);
     let queue = Queue::<W>::new(stages, config.loads(&shape), config.threads());
-    let push = |turn: Val<u32>, slot: Val<u32>| queue.push(&lane, (turn * warps + warp) * depth, slot);
+    let push = |turn: Val<u32>, slot: Val<u32>| queue.push(&all_weights, (turn * warps + warp) * depth, slot);
 
     for ahead in unroll(0..stages - 1) {
         if ahead < turns {
@@ -434,8 +446,8 @@ pub(super) fn gemv<W: Element, X: Element, C: Number, R: Number>(
         }
         copy_commit();
         let k = (turn * warps + warp) * depth;
-        let chunks = queue.read(&lane, full);
-        for (weights, rows) in chunks.iter().zip(&lane.inputs) {
+        let chunks = queue.read(&all_weights, full);
+        for (weights, rows) in chunks.iter().zip(&all_inputs) {
             let inputs: Vec<Vector<X>> = rows.iter().map(|row| row.load(k)).collect();
             multiply(shape, weights, &inputs, &mut sums);
         }
@@ -445,7 +457,7 @@ pub(super) fn gemv<W: Element, X: Element, C: Number, R: Number>(
     // What is left of k is shorter than a step.
     let rest = steps * depth;
     if start + rest < end && warp == warps - 1 {
-        for (weights, rows) in lane.weights.iter().zip(&lane.inputs) {
+        for (weights, rows) in all_weights.iter().zip(&all_inputs) {
             let load = |loads: &Vec<Stream<W>>| loads.iter().map(|load| load.load_until(rest, end)).collect();
             let weights: Vec<Vec<Vector<W>>> = weights.iter().map(load).collect();
             let inputs: Vec<Vector<X>> = rows.iter().map(|row| row.load_until(rest, end)).collect();

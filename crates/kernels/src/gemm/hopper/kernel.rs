@@ -321,7 +321,7 @@ impl<A: Element, B: Element> Consumer<'_, A, B> {
         parts: &[Fragment<C>],
     ) {
         join.exchange(self.group, parts);
-        results.write(corner, (self.group, round), |slab, first, columns| {
+        results.write(corner, (self.group, round), &mut |slab, first, columns| {
             join.total(self.group, parts, (slab, first, columns)).cast()
         });
     }
@@ -337,13 +337,14 @@ impl<A: Element, B: Element> Consumer<'_, A, B> {
     ) {
         let own = |slab: u32, first, columns| parts[slab as usize].columns(first, columns);
         let direct = || {
-            results
-                .write(corner, (self.group, round), |slab, first, columns| own(slab, first, columns).cast());
+            results.write(corner, (self.group, round), &mut |slab, first, columns| {
+                own(slab, first, columns).cast()
+            });
         };
         let combined = |exchange: Exchange<C>, part: Part| {
             let (last, slots) = exchange.leave(unit, part, rank, (self.member(), self.group), parts);
             if last {
-                results.write(corner, (self.group, round), |slab, first, columns| {
+                results.write(corner, (self.group, round), &mut |slab, first, columns| {
                     slots.total(slab, first, own(slab, first, columns)).cast()
                 });
             }

@@ -164,7 +164,7 @@ impl<R: Number> Results<R> {
         &self,
         corner: Corner,
         who: (Val<u32>, Val<u32>),
-        mut sums: impl FnMut(u32, u32, u32) -> Fragment<R>,
+        sums: &mut dyn FnMut(u32, u32, u32) -> Fragment<R>,
     ) {
         let mut corner = corner;
         for number in 0..self.chunk_count() {
