@@ -365,7 +365,7 @@ const NARROW_KINDS: [(u32, u32, Pace); 3] =
 /// Fewer columns than this are for products that have no more.
 const LEAST_COLUMNS: u32 = 72;
 /// With more rounds than this, little is left idle by the last.
-const ROUNDS: u64 = 4;
+const ROUNDS: u64 = 6;
 
 impl Kind {
     /// The columns that tiles need such that one, two and more whole rounds of them are all.
