@@ -422,8 +422,9 @@ fn a_product_is_explained_for_any_gpu() {
     assert!(others.iter().all(|other| predicted(other) >= predicted(&best)));
     let terms = best["terms"].as_array().unwrap();
     assert_eq!(terms.iter().filter(|term| term["binds"] == true).count(), 1);
-    let names =
-        best["launches"][0]["parameters"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap());
+    let launch = &best["launches"][0];
+    assert!(launch["kernel"] == "gemm_hopper" && launch["key"].as_str().unwrap().starts_with("hopper "));
+    let names = launch["parameters"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap());
     assert!(names.clone().any(|name| name.ends_with("_bias")), "{:?}", names.collect::<Vec<_>>());
     // What the table says is what the object says.
     let table = explain(&["512x512x512", "--epilogue", "bias+gelu"]);
@@ -457,6 +458,7 @@ fn a_product_is_explained_for_any_gpu() {
         (&["gemm", "--shape", "8x8x8", "--algorithm", "magic"], "the name of a family"),
         (&["gemm", "--shape", "8x8x8", "--dtype", "e4m3", "--gpu", "a100"], "there is no product of e4m3"),
         (&["gemm", "--shape", "8x8x8", "--launch", "9"], "expected a number up to that"),
+        (&["gemm", "--shape", "0x8x8", "--stage", "ptx"], "nothing is launched"),
         (&["gemm", "--shape", "8x8x8", "--launch", "0"], "--launch"),
         (&[&["gemm", "--shape"], &repacked[..], &["--html", "unused.html"]].concat(), "--launch N"),
     ] {

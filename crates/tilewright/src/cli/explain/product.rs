@@ -111,7 +111,8 @@ struct Other {
 #[derive(Serialize)]
 struct Launch {
     number: usize,
-    kernel: String,
+    /// Everything that decides the kernel's code.
+    key: String,
     grid: [u32; 3],
     #[serde(flatten)]
     explanation: Explanation,
@@ -138,6 +139,11 @@ pub(super) fn run(options: &super::Options, out: &mut dyn Write) -> Result<(), F
     let shown = numbers(asked.launch, recipe.launches.len())?;
 
     if options.only_stages() {
+        if shown.is_empty() {
+            return Err(Failure::input(
+                "this product has no elements, so nothing is launched, and there are no stages",
+            ));
+        }
         if options.html.is_some() && shown.len() != 1 {
             let count = shown.len();
             return Err(Failure::input(format!(
@@ -154,8 +160,8 @@ pub(super) fn run(options: &super::Options, out: &mut dyn Write) -> Result<(), F
     }
     let launches = shown.iter().map(|&number| {
         launched(&recipe, number, gpu, options, |compiled, launch| {
-            let (kernel, grid) = (launch.kernel.key.clone(), launch.grid);
-            Ok(Launch { number, kernel, grid, explanation: compiled.explanation(options)? })
+            let (key, grid) = (launch.kernel.key.clone(), launch.grid);
+            Ok(Launch { number, key, grid, explanation: compiled.explanation(options)? })
         })
     });
     let product = Product {
@@ -273,8 +279,8 @@ impl Product {
         if self.workspace_bytes > 0 {
             writeln!(out, "scratch memory: {}", bytes(self.workspace_bytes))?;
         }
-        for Launch { number, kernel, grid: [x, y, z], explanation } in &self.launches {
-            writeln!(out, "\nlaunch {number}: {kernel} on {x} x {y} x {z} blocks\n")?;
+        for Launch { number, key, grid: [x, y, z], explanation } in &self.launches {
+            writeln!(out, "\nlaunch {number}: {key} on {x} x {y} x {z} blocks\n")?;
             explanation.write(out)?;
         }
         Ok(())
