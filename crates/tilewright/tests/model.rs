@@ -76,11 +76,15 @@ impl Entry {
     }
 }
 
+fn results() -> Results {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/h200/candidates.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
 /// The choices for some of the products: so many, such a geometric mean and such a worst one, at most.
 #[track_caller]
 fn check(takes_part: impl Fn(&Entry) -> bool, count: usize, mean: f64, worst: f64) {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/h200/candidates.json");
-    let results: Results = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let results = results();
     let gpu = Gpu::named("h200").unwrap();
     let entries = results.entries.iter().filter(|entry| takes_part(entry));
     let regrets: Vec<(&str, f64)> = entries.map(|entry| (entry.shape.as_str(), entry.regret(gpu))).collect();
@@ -126,6 +130,24 @@ fn choices_for_other_shapes() {
     let other = |entry: &Entry| is_plain(entry) && !is_layer(entry) && !entry.is_square();
     check(|entry| other(entry) && !is_tiny(entry), 172, 1.014, 1.12);
     check(|entry| other(entry) && is_tiny(entry), 4, 1.055, 1.16);
+}
+
+/// Blocks that stream are at different steps of k, so that those of a GPC get nothing from L2 for each other. Tiles that load much of what others
+/// load too then take a third longer than those that share it in a cluster, and the predictions must say so: within a tenth.
+#[test]
+fn streams_that_share_nothing_are_slow() {
+    let results = results();
+    let is_it = |entry: &&Entry| is_plain(entry) && entry.shape == "192x7168x16384";
+    let entry = results.entries.iter().find(is_it).unwrap();
+    let (problem, gpu) = (entry.problem(), Gpu::named("h200").unwrap());
+    let streams: Vec<&Tried> =
+        entry.tried.iter().filter(|tried| tried.algorithm.contains("stream")).collect();
+    assert_eq!(streams.len(), 7);
+    for tried in streams {
+        let algorithm: Algorithm = tried.algorithm.parse().unwrap();
+        let ratio = tried.us / (algorithm.predict(&problem, gpu).unwrap().seconds() * 1e6);
+        assert!((0.9..1.1).contains(&ratio), "{algorithm}: {ratio}");
+    }
 }
 
 #[test]

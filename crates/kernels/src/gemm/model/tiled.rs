@@ -204,7 +204,14 @@ impl Tiled {
         let all_from_l2 =
             slower * (loaded_a * lines_a + loaded_b * lines_b) / chip(gpu, constants.l2_of_chip);
         let [high, wide] = self.of_a_gpc([rows, columns], f64::from(cluster));
-        let of_gpcs = tiles * steps * (fetched_a * lines_a / wide + fetched_b * lines_b / high);
+        // Who streams is at a step of its own, and shares with nobody.
+        let alone = match self.split {
+            Split::Stream => (busiest_steps - in_step) / busiest_steps.max(1.0),
+            _ => 0.0,
+        };
+        let shared_by = |neighbours: f64| (1.0 - alone) / neighbours + alone;
+        let of_gpcs =
+            tiles * steps * (fetched_a * lines_a * shared_by(wide) + fetched_b * lines_b * shared_by(high));
         let of_gpcs = slower * of_gpcs / chip(gpu, constants.l2_of_gpc);
         let multiplying = match self.unit {
             Unit::Tensor(_) | Unit::Warps(_) => "tensor cores",
