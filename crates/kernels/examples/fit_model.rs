@@ -45,13 +45,8 @@ impl Product {
         let text = |key: &str| entry[key].as_str().ok_or(format!("an entry without `{key}`"));
         let extents: Vec<u32> = text("shape")?.split('x').map(str::parse).collect::<Result<_, _>>()?;
         let &[m, n, k] = &extents[..] else { return Err("a shape is m x n x k".into()) };
-        let (a, b) = match text("layout")? {
-            "tn" => (Storage::RowMajor, Storage::ColumnMajor),
-            "nn" => (Storage::ColumnMajor, Storage::ColumnMajor),
-            "nt" => (Storage::ColumnMajor, Storage::RowMajor),
-            "tt" => (Storage::RowMajor, Storage::RowMajor),
-            other => return Err(format!("layout {other}, expected tn, nn, nt or tt").into()),
-        };
+        let layout = text("layout")?;
+        let (a, b) = Storage::of_blas(layout).ok_or(format!("layout {layout}, expected tn, nn, nt or tt"))?;
         let problem = Problem::new(m, n, k, Types::of(text("dtype")?.parse()?));
         let epilogue = match text("epilogue")? {
             "none" => Epilogue::identity(),

@@ -44,11 +44,7 @@ impl Entry {
     fn problem(&self) -> Problem {
         let [m, n, k] = self.extents();
         let problem = Problem::new(m, n, k, Types::of(self.dtype.parse().unwrap()));
-        let (a, b) = match self.layout.as_str() {
-            "tn" => (Storage::RowMajor, Storage::ColumnMajor),
-            "nt" => (Storage::ColumnMajor, Storage::RowMajor),
-            other => panic!("a layout that was not measured: {other}"),
-        };
+        let (a, b) = Storage::of_blas(&self.layout).unwrap();
         let epilogue = match self.epilogue.as_str() {
             "none" => Epilogue::identity(),
             "bias+gelu" => Epilogue::identity().bias_per_column("bias", problem.types.d).gelu_tanh(),

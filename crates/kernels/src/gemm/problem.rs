@@ -18,6 +18,26 @@ pub enum Storage {
 }
 
 impl Storage {
+    /// How A and B lie by the two letters of BLAS, which sees columns: the first is `t` if A has k contiguous and `n` if it has m, the second is
+    /// `n` if B has k contiguous and `t` if it has n. Nothing for other texts.
+    ///
+    /// ```
+    /// use tilewright_kernels::gemm::Storage;
+    ///
+    /// assert_eq!(Storage::of_blas("tn"), Some((Storage::RowMajor, Storage::ColumnMajor)));
+    /// assert_eq!(Storage::of_blas("cn"), None);
+    /// ```
+    #[must_use]
+    pub fn of_blas(letters: &str) -> Option<(Storage, Storage)> {
+        match letters {
+            "tn" => Some((Storage::RowMajor, Storage::ColumnMajor)),
+            "nn" => Some((Storage::ColumnMajor, Storage::ColumnMajor)),
+            "tt" => Some((Storage::RowMajor, Storage::RowMajor)),
+            "nt" => Some((Storage::ColumnMajor, Storage::RowMajor)),
+            _ => None,
+        }
+    }
+
     /// That of the transposed matrix in the same memory.
     #[must_use]
     pub fn transposed(self) -> Storage {

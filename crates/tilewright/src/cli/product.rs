@@ -30,8 +30,7 @@ pub(super) fn element(text: &str) -> Result<Element, String> {
     })
 }
 
-/// How the factors lie, in the two letters of BLAS, which sees columns: the first is `t` if A has k contiguous and `n` if it has m, the
-/// second is `n` if B has k contiguous and `t` if it has n.
+/// How the factors lie, in the [two letters of BLAS](Storage::of_blas).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     a: Storage,
@@ -42,13 +41,8 @@ impl FromStr for Layout {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Layout, String> {
-        let (a, b) = match text {
-            "tn" => (Storage::RowMajor, Storage::ColumnMajor),
-            "nn" => (Storage::ColumnMajor, Storage::ColumnMajor),
-            "tt" => (Storage::RowMajor, Storage::RowMajor),
-            "nt" => (Storage::ColumnMajor, Storage::RowMajor),
-            _ => return Err(format!("found the layout `{text}`, expected tn, nn, tt or nt")),
-        };
+        let (a, b) = Storage::of_blas(text)
+            .ok_or_else(|| format!("found the layout `{text}`, expected tn, nn, tt or nt"))?;
         Ok(Layout { a, b })
     }
 }

@@ -165,7 +165,8 @@ impl Products {
     /// products of 8x16 a thread, D row-major: row after row, 97 products have three operands in one bank and 1718 two; along
     /// serpentines 25 and 345. D column-major: row after row, reads come in bunches that cost 170 clocks more; along serpentines
     /// through blocks of 2x8, they do not. Threads of 8x8, with half of the registers, spill row after row; through blocks of 2x8 if D is
-    /// column-major, and of 4x4 if it is row-major, they do not, on Ampere either.
+    /// column-major, and of a vector each way if it is row-major, they do not, on Ampere either. Where they had not spilled (nt on Hopper),
+    /// that order has more clashes, 114 of 1024 instead of 87.
     fn place(self, product: u32) -> (u32, u32) {
         let (high, wide) = match self.stored_down {
             true => (2, self.columns.min(8)),
