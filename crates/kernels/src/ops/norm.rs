@@ -294,7 +294,7 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
 }
 
 /// The gradient of RMSNorm: each program takes every so many-th row, and adds up its part of the gradient of the weights.
-#[kernel(min_blocks = 1)]
+#[kernel]
 pub fn rms_norm_backward<T: Float, W: Float, U: Float>(
     x: View<T, 2>,
     dy: View<T, 2>,
@@ -313,9 +313,9 @@ pub fn rms_norm_backward<T: Float, W: Float, U: Float>(
     for step in 0..(x.extent(0) - first).div_ceil(apart) {
         let row = step * apart + first;
         let [x, dy] = [x, dy].map(|view| view.tile(shape).block((row, 0)).load().cast::<f32>());
+        let g = dy * factor;
         let inverse = inverse(x * x, columns, epsilon);
-        let (normal, g) = (x * inverse, dy * factor);
-        let along = mean(g * normal, columns);
+        let (normal, along) = (x * inverse, mean(g * x, columns) * inverse);
         dx.tile(shape).block((row, 0)).store(((g - normal * along) * inverse).cast());
         part += dy * normal;
     }
@@ -323,7 +323,7 @@ pub fn rms_norm_backward<T: Float, W: Float, U: Float>(
 }
 
 /// The gradient of LayerNorm, in the same way.
-#[kernel(min_blocks = 1)]
+#[kernel]
 pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
     x: View<T, 2>,
     dy: View<T, 2>,
@@ -343,10 +343,11 @@ pub fn layer_norm_backward<T: Float, W: Float, U: Float>(
         let row = step * apart + first;
         let numbers = numbers(x.tile(shape).block((row, 0)), columns);
         let dy = dy.tile(shape).block((row, 0)).load().cast::<f32>();
-        let distance = distances(numbers, mean(numbers.0, columns));
+        let g = affine::<U>(dy, factor, None);
+        let (middle, level) = (mean(numbers.0, columns), mean(g, columns));
+        let distance = distances(numbers, middle);
         let inverse = inverse(distance * distance, columns, epsilon);
-        let (normal, g) = (distance * inverse, affine::<U>(dy, factor, None));
-        let (along, level) = (mean(g * normal, columns), mean(g, columns));
+        let (normal, along) = (distance * inverse, mean(g * distance, columns) * inverse);
         dx.tile(shape).block((row, 0)).store(((g - level - normal * along) * inverse).cast());
         of_weights += dy * normal;
         of_biases += dy;
@@ -371,7 +372,7 @@ fn clear(parts: View<f32, 2>, row: Val<u32>, width: u32) {
 
 /// [`rms_norm_backward()`] of rows of any length, `width` columns at a time: through each row for the sums over it, and once more for the results,
 /// which are added to the program's row of `parts` in memory.
-#[kernel(min_blocks = 1)]
+#[kernel]
 pub fn rms_norm_backward_long<T: Float, W: Float, U: Float>(
     x: View<T, 2>,
     dy: View<T, 2>,
@@ -410,7 +411,7 @@ pub fn rms_norm_backward_long<T: Float, W: Float, U: Float>(
 }
 
 /// [`layer_norm_backward()`] of rows of any length, in the same way, with the mean of a row before all else.
-#[kernel(min_blocks = 1)]
+#[kernel]
 pub fn layer_norm_backward_long<T: Float, W: Float, U: Float>(
     x: View<T, 2>,
     dy: View<T, 2>,

@@ -106,7 +106,7 @@ pub static OPERATORS: &[Entry] = &[
     entry("layer_norm_backward", "the gradient of LayerNorm of rows of 1536 f32", || {
         layer_norm_backward::stage::<f32, f32, f32>(true, 1536)
     }),
-    entry("sum_columns", "sums of columns of f32", || sum_columns::stage([32, 32])),
+    entry("sum_columns", "sums of columns of f32", || sum_columns::stage([128, 32])),
     entry("glu", "SwiGLU of bf16", || glu::stage::<bf16, bf16>(Activation::Silu, tiles([1, 4096]))),
     entry("glu_backward", "the gradient of SwiGLU of bf16", || {
         glu_backward::stage::<bf16, bf16>(Activation::Silu, tiles([1, 4096]))

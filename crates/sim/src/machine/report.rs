@@ -156,6 +156,8 @@ impl Cluster {
             let mut finding = Finding::new(kind, message, first);
             finding.fix = if earlier.issuer.cluster != cluster && conflict.hazard != Hazard::MissingProxyFence {
                 "give each block its own part of the buffer, use atomics, or order the blocks with a release (fence, then strong store or atomic) and an acquire".to_owned()
+            } else if conflict.hazard == Hazard::ReadAfterWrite && is_copy(env, earlier.pc) {
+                "wait for the copy (cp.async.wait_group or cp.async.wait_all, and a barrier if another thread made it) before reading what it writes".to_owned()
             } else if own_warp && proxy == Proxy::Generic && earlier.proxy == Proxy::Generic {
                 "put bar.warp.sync (__syncwarp) between the two: the lanes of a warp are not ordered by themselves".to_owned()
             } else {
@@ -710,6 +712,12 @@ fn place(env: &Env<'_>, block: [u32; 3], op: u32, thread: Option<(u32, u32)>) ->
         thread: thread.map(|(warp, lane)| env.geometry.thread(warp * 32 + lane)),
         action: String::new(),
     }
+}
+
+/// Whether an op is a copy of a thread that goes on without it.
+fn is_copy(env: &Env<'_>, op: u32) -> bool {
+    let (function, pc) = env.op_at(op);
+    matches!(function.code.get(pc).map(|op| &op.kind), Some(Kind::CpAsync { .. }))
 }
 
 /// The place of an access that the checker remembers.

@@ -10,6 +10,7 @@
 //!
 //! Where an op needs another layout than its tile has, the lowering exchanges elements, and says so in a remark.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use tilewright_hardware::Arch;
@@ -125,20 +126,21 @@ impl Plan {
         })
     }
 
-    /// From the accesses to memory, the largest first.
+    /// From the accesses to memory, those of loops first, then the largest.
     fn memory_layout(&self, func: &Func, align: &Alignment, class: Value, shape: Shape) -> Option<Layout> {
+        let repeated = repeated(func);
         let accesses = func.walk().into_iter().filter_map(|op| {
             let tile = accessed(func.op(op))?;
             if self.classes.find(tile) != class.index() {
                 return None;
             }
             let order = memory_order(func, align, func.op(op))?;
-            Some((func.ty(tile).bits(), order))
+            Some(((repeated.contains(&op), func.ty(tile).bits()), order))
         });
         // The first of the largest, so that the choice does not depend on the order of equals. Scans take fewer steps with longer vectors.
         let scans = func.walk().into_iter().any(|op| func.op(op).code == Opcode::TileScan);
-        let size = |(bits, order): &(u32, Order)| (*bits, if scans { order.vector } else { 0 });
-        let best = accesses.fold(None, |best: Option<(u32, Order)>, next| match best {
+        let size = |(weight, order): &((bool, u32), Order)| (*weight, if scans { order.vector } else { 0 });
+        let best = accesses.fold(None, |best: Option<((bool, u32), Order)>, next| match best {
             Some(best) if size(&best) >= size(&next) => Some(best),
             _ => Some(next),
         });
@@ -165,6 +167,16 @@ fn derived(func: &Func, data: &OpData, relative: &Layout, forwards: bool, shape:
         (Opcode::Reshape, _) => relative.reshaped(shape),
         _ => None,
     }
+}
+
+/// The ops inside of loops: what is moved there counts for more than what is moved once.
+pub(crate) fn repeated(func: &Func) -> HashSet<Op> {
+    let loops = func.walk().into_iter().map(|op| func.op(op));
+    let mut inside = Vec::new();
+    for data in loops.filter(|data| matches!(data.code, Opcode::For | Opcode::While)) {
+        data.regions.iter().for_each(|&region| func.walk_region(region, &mut inside));
+    }
+    inside.into_iter().collect()
 }
 
 /// The tile that an op moves between memory and registers.
@@ -308,10 +320,10 @@ pub(super) fn tiles(func: &Func) -> impl Iterator<Item = (Value, Shape)> + '_ {
 
 /// Tiles that share a layout.
 #[derive(Debug)]
-struct Classes(Vec<usize>);
+pub(super) struct Classes(Vec<usize>);
 
 impl Classes {
-    fn of(func: &Func) -> Classes {
+    pub(super) fn of(func: &Func) -> Classes {
         let mut classes = Classes((0..func.value_count()).collect());
         for op in func.walk() {
             let data = func.op(op);
@@ -356,7 +368,7 @@ impl Classes {
         classes
     }
 
-    fn find(&self, value: Value) -> usize {
+    pub(super) fn find(&self, value: Value) -> usize {
         let mut at = value.index();
         while self.0[at] != at {
             at = self.0[at];

@@ -10,6 +10,7 @@ use tilewright_ir::{Axis, Cmp, Element, Flags, Index, OpData, Opcode, Region, Sh
 
 use super::assign::bytes;
 use super::cluster::{Column, word};
+use super::join::each_by_one;
 use super::layout::{Digit, Holder, Layout};
 use super::{Held, Lowering, Tile};
 
@@ -39,16 +40,10 @@ impl Lowering<'_> {
     }
 
     fn identity(&mut self, region: Region, elements: &[Element]) -> Option<Vec<Value>> {
-        let source = self.source;
-        let args = &source.region(region).args;
-        let ([op, end], [element]) = (&source.region(region).ops[..], elements) else { return None };
-        let data = source.op(*op);
-        let plain = data.operands.len() == 2
-            && data.operands.iter().all(|v| args.contains(v))
-            && data.operands[0] != data.operands[1]
-            && source.op(*end).operands[..] == data.results[..];
-        let bits = identity_bits(data, *element).filter(|_| plain)?;
-        Some(vec![self.constant(Type::Scalar(*element), bits)])
+        let parts = each_by_one(self.source, region)?.into_iter().zip(elements);
+        let bits = parts.map(|(op, &element)| Some((element, identity_bits(self.source.op(op), element)?)));
+        let bits = bits.collect::<Option<Vec<_>>>()?;
+        Some(bits.into_iter().map(|(element, bits)| self.constant(Type::Scalar(element), bits)).collect())
     }
 
     /// Both items combined, `a` standing before `b`.

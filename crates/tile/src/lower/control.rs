@@ -74,9 +74,11 @@ impl Lowering<'_> {
     pub(super) fn for_loop(&mut self, data: &OpData) -> Result<()> {
         let body = data.regions[0];
         self.await_others();
-        let copied = self.copied(body);
-        if let Some(loads) = &copied {
-            self.start_rounds(data, loads);
+        let loc = self.loc;
+        let copied = self.copied(body).or_else(|| self.own_rounds(body));
+        self.loc = loc;
+        if let Some(rounds) = &copied {
+            self.start_rounds(data, rounds);
         }
         let ahead = copied.is_some() || self.specialises && self.runs_ahead(body);
         if ahead && !self.loads {
@@ -123,8 +125,8 @@ impl Lowering<'_> {
                 this.set_ring(&own);
                 last = deferred.then(|| this.builder.func.add_arg(region, Type::U32));
             }
-            if let Some(loads) = &copied {
-                this.enter_round(data, loads, number);
+            if let Some(rounds) = &copied {
+                this.enter_round(data, rounds, number);
             }
             if products > 0 {
                 let again = this.value(Opcode::Cmp, [number, low], [Cmp::Ne.into()], Type::BOOL);

@@ -8,6 +8,9 @@
 //! A round that the loop does not get to has an empty group, so that all count alike. Places in memory are those that the loop's body
 //! computes, computed again from the counter of the round to come. Elements outside of the tensor are not read: the copy fills up with
 //! zeros. In shared memory, units of 16 bytes are swizzled ([`Lines`](super::dot::Lines)).
+//!
+//! The same ring serves loops that do not multiply, where a thread reads nothing but what it has copied itself ([`rounds`](super::rounds)): there
+//! is no barrier then, and a round starts the one to come before it waits for its own.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -25,46 +28,66 @@ use super::{Held, Lowering};
 const SHARED: Type = Type::Pointer(Space::Shared);
 
 /// Bytes of a copy.
-const UNIT: u32 = 16;
+pub(super) const UNIT: u32 = 16;
 
 /// What the ring is called among the pieces of shared memory: behind all exchanges.
 const RING: Range<u32> = u32::MAX - 1..u32::MAX;
 
 /// One copy of a thread.
-struct Copy {
-    to: Value,
-    from: Value,
+pub(super) struct Copy {
+    pub(super) to: Value,
+    pub(super) from: Value,
     /// How many bytes are read, if not all.
-    read: Option<Value>,
+    pub(super) read: Option<Value>,
     /// Whether it is this thread's to start.
-    here: Option<Value>,
+    pub(super) here: Option<Value>,
+}
+
+/// What the threads bring ahead for a loop body.
+#[derive(Debug, Clone)]
+pub(super) struct Rounds {
+    pub(super) loads: Loads,
+    /// Slots of the ring, and bytes of one.
+    pub(super) stages: u32,
+    pub(super) slot_bytes: u32,
+    /// Whether threads read what others have copied.
+    pub(super) shared: bool,
 }
 
 impl Lowering<'_> {
-    /// What the threads bring ahead for a loop body.
-    pub(super) fn copied(&self, body: Region) -> Option<Loads> {
-        let threads = self.pipeline.as_ref().filter(|p| p.mechanism == Mechanism::Threads)?;
-        threads.groups.get(&body).cloned()
+    /// What the threads bring ahead of the factors of a loop body.
+    pub(super) fn copied(&self, body: Region) -> Option<Rounds> {
+        let pipeline = self.pipeline.as_ref().filter(|p| p.mechanism == Mechanism::Threads)?;
+        let (stages, slot_bytes) = (pipeline.stages, pipeline.slot_bytes);
+        pipeline.groups.get(&body).map(|loads| Rounds {
+            loads: loads.clone(),
+            stages,
+            slot_bytes,
+            shared: true,
+        })
     }
 
     /// Starts the first rounds of a loop.
-    pub(super) fn start_rounds(&mut self, data: &OpData, loads: &Loads) {
-        let Some((bytes, stages)) = self.pipeline.as_ref().map(|p| (p.slot_bytes, p.stages)) else { return };
-        let zero = self.u32(0);
-        let ring = match self.ring {
-            Some(ring) => Ring::of_threads(ring.tiles, stages, zero),
+    pub(super) fn start_rounds(&mut self, data: &OpData, rounds: &Rounds) {
+        let Rounds { loads, stages, slot_bytes, shared } = rounds;
+        let (stages, slot_bytes) = (*stages, *slot_bytes);
+        // Loops take turns with the ring that threads share: a barrier is between them.
+        let tiles = match self.ring.filter(|_| *shared) {
+            Some(ring) => ring.tiles,
             None => {
-                let attrs = [Bytes(stages * bytes).into(), Align(128).into()];
-                let tiles = self.early(Opcode::Shared, [], attrs, SHARED);
-                Ring::of_threads(tiles, stages, zero)
+                let attrs = [Bytes(stages * slot_bytes).into(), Align(128).into()];
+                self.early(Opcode::Shared, [], attrs, SHARED)
             }
         };
-        self.ring = Some(ring);
+        let zero = self.u32(0);
+        self.ring = Some(Ring::of_threads(tiles, (stages, slot_bytes), zero));
         for &load in &loads.loads {
             let root = root(self.source, self.source.op(load).operands[0]);
             self.touch_global(Touched { root, writes: false, place: None, in_text: false });
         }
-        self.touch(&RING, true);
+        if *shared {
+            self.touch(&RING, true);
+        }
         let [low, _, step] = [0, 1, 2].map(|i| self.scalar(data.operands[i]));
         let mut counter = low;
         for slot in 0..stages - 1 {
@@ -74,23 +97,28 @@ impl Lowering<'_> {
         }
     }
 
-    /// A round begins: its factors are there, and the next one's that has room is started.
-    pub(super) fn enter_round(&mut self, data: &OpData, loads: &Loads, counter: Value) {
+    /// A round begins: what it loads is there, and the next one that has room is started.
+    pub(super) fn enter_round(&mut self, data: &OpData, rounds: &Rounds, counter: Value) {
         let Some(ring) = self.ring else { return };
-        self.push(Opcode::CpAsyncWait, [], [Count(ring.stages - 2).into()], []);
-        self.block_barrier();
-        self.use_of(&RING);
+        if rounds.shared {
+            self.push(Opcode::CpAsyncWait, [], [Count(ring.stages - 2).into()], []);
+            self.block_barrier();
+            self.use_of(&RING);
+        }
         let step = self.scalar(data.operands[2]);
         let (ty, last) = (self.builder.func.ty(step), ring.stages - 1);
-        let rounds = self.constant(ty, u64::from(last));
-        let ahead = self.binary(Opcode::Mul, step, rounds);
+        let times = self.constant(ty, u64::from(last));
+        let ahead = self.binary(Opcode::Mul, step, times);
         let counter = self.binary(Opcode::Add, counter, ahead);
         // The slot before this one, which the round before has read.
         let (zero, one, last) = (self.u32(0), self.u32(1), self.u32(last));
         let wraps = self.value(Opcode::Cmp, [ring.slot, zero], [Cmp::Eq.into()], Type::BOOL);
         let before = self.binary(Opcode::Sub, ring.slot, one);
         let free = self.value(Opcode::Select, [wraps, last, before], [], Type::U32);
-        self.start_round(data, loads, counter, free);
+        self.start_round(data, &rounds.loads, counter, free);
+        if !rounds.shared {
+            self.push(Opcode::CpAsyncWait, [], [Count(ring.stages - 1).into()], []);
+        }
     }
 
     /// Starts the copies of the round with this counter, if there is one.
@@ -126,8 +154,11 @@ impl Lowering<'_> {
     fn copies(&mut self, load: Op, slot: Value) -> Vec<Copy> {
         let data = self.source.op(load);
         self.loc = data.loc;
-        let staged = self.pipeline.as_ref().and_then(|p| p.loads.get(&load)).cloned();
-        let (Some(ring), Some(staged)) = (self.ring, staged) else { return Vec::new() };
+        let Some(ring) = self.ring else { return Vec::new() };
+        if let Some(own) = self.own.get(&load).cloned() {
+            return self.own_copies(data, &own, &ring, slot);
+        }
+        let Some(staged) = self.staged(load).cloned() else { return Vec::new() };
         let Form::Lines { lines, .. } = staged.form else { return Vec::new() };
         let (fast, slow) = (staged.fast, 1 - staged.fast);
         let element = self.element(data.results[0]);

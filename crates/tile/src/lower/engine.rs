@@ -35,6 +35,7 @@ const SHARED: Type = Type::Pointer(Space::Shared);
 pub(super) struct Ring {
     pub(super) tiles: Value,
     pub(super) stages: u32,
+    slot_bytes: u32,
     /// Where this side stands.
     pub(super) slot: Value,
     /// How loader and math tell each other, if there is a loader.
@@ -51,8 +52,8 @@ struct Signals {
 
 impl Ring {
     /// A ring that the threads that multiply fill themselves.
-    pub(super) fn of_threads(tiles: Value, stages: u32, slot: Value) -> Ring {
-        Ring { tiles, stages, slot, signals: None }
+    pub(super) fn of_threads(tiles: Value, (stages, slot_bytes): (u32, u32), slot: Value) -> Ring {
+        Ring { tiles, stages, slot_bytes, slot, signals: None }
     }
 }
 
@@ -87,7 +88,7 @@ impl Lowering<'_> {
         }
         let (zero, one) = (self.u32(0), self.u32(1));
         let signals = Signals { full, empty, phase: zero };
-        let ring = Ring { tiles, stages, slot: zero, signals: Some(signals) };
+        let ring = Ring { tiles, stages, slot_bytes, slot: zero, signals: Some(signals) };
         // A fresh barrier counts as completed with parity 1: the first round of the loader does not wait.
         let ahead = Ring { signals: Some(Signals { phase: one, ..signals }), ..ring };
         let parameters = self.held.clone();
@@ -240,8 +241,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn slot_at(&mut self, ring: &Ring, slot: Value, offset: u32) -> Value {
-        let bytes = self.pipeline.as_ref().map_or(0, |pipeline| pipeline.slot_bytes);
-        let bytes = self.u32(bytes);
+        let bytes = self.u32(ring.slot_bytes);
         let distance = self.binary(Opcode::Mul, slot, bytes);
         let start = self.value(Opcode::PtrAdd, [ring.tiles, distance], [], SHARED);
         self.further(start, offset)

@@ -250,36 +250,11 @@ impl Analysis<'_> {
         }
         let mut scalars = Vec::new();
         for &operand in &data.operands {
-            self.follows(body, operand, &mut scalars)?;
+            follows(func, body, operand, &mut scalars)?;
         }
         let lines = Lines::swizzled(shape.extents()[fast] * element.bits() / 8);
         let bytes = (lines.pitch() * shape.extents()[1 - fast]).next_multiple_of(128);
         Ok((Staged { element, offset: 0, bytes, fast, form: Form::Lines { lines, along_k } }, scalars))
-    }
-
-    /// Collects the scalars of a loop body that a value is computed from; refuses what other rounds decide.
-    fn follows(&self, body: Region, value: Value, scalars: &mut Vec<Op>) -> Result<(), Refusal> {
-        let func = self.func;
-        match func.value(value).def {
-            Def::Arg(region, i) if region == body && i > 0 => {
-                Err("its place depends on what the loop carries; compute it from the counter".to_owned())
-            }
-            Def::Result(op, _) if func.region(body).ops.contains(&op) => {
-                let data = func.op(op);
-                if !data.info().is_pure() {
-                    return Err(format!(
-                        "its place depends on `{}` in the loop; compute it from the counter",
-                        data.info().mnemonic
-                    ));
-                }
-                if !scalars.contains(&op) {
-                    data.operands.iter().try_for_each(|&operand| self.follows(body, operand, scalars))?;
-                    scalars.push(op);
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
     }
 
     pub(super) fn warpgroup_atom(&self, data: &OpData) -> Option<&'static mma::Mma> {
@@ -316,6 +291,31 @@ pub(super) fn is_written(func: &Func, load: Op, ops: &[Op]) -> bool {
         let other = data.operands.first().and_then(|&pointer| root(func, pointer));
         writes && (own.is_none() || other.is_none() || own == other)
     })
+}
+
+/// Collects the scalars of a loop body that a value is computed from, in order; refuses what other rounds decide.
+pub(super) fn follows(func: &Func, body: Region, value: Value, scalars: &mut Vec<Op>) -> Result<(), Refusal> {
+    match func.value(value).def {
+        Def::Arg(region, i) if region == body && i > 0 => {
+            Err("its place depends on what the loop carries; compute it from the counter".to_owned())
+        }
+        Def::Result(op, _) if func.region(body).ops.contains(&op) => {
+            let data = func.op(op);
+            let of_tiles = data.operands.iter().chain(&data.results).any(|&v| func.ty(v).shape().is_some());
+            if !data.info().is_pure() || of_tiles || !data.regions.is_empty() {
+                return Err(format!(
+                    "its place depends on `{}` in the loop; compute it from the counter",
+                    data.info().mnemonic
+                ));
+            }
+            if !scalars.contains(&op) {
+                data.operands.iter().try_for_each(|&operand| follows(func, body, operand, scalars))?;
+                scalars.push(op);
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The parameter that a pointer was made from, if it is known.

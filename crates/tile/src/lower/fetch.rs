@@ -22,15 +22,13 @@ use tilewright_ir::{
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Order, bytes, constant};
+use super::copies::UNIT;
 use super::factors::is_written;
 use super::layout::Layout;
 use super::memory::Run;
-use super::{Held, Lowering, Tile};
+use super::{Held, Lowering, Tile, shared_bytes};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
-
-/// Bytes of a copy.
-const UNIT: u32 = 16;
 
 /// What shared memory for copies is aligned to: lines of global memory. 16 bytes beside that, a row of 256 KB takes half as long again.
 const LINE: u32 = 128;
@@ -57,10 +55,7 @@ impl Lowering<'_> {
         if !self.arch.supports(Arch::SM_80) || self.pipeline.is_some() || self.team().warps == 1 {
             return;
         }
-        let limits = self.arch.limits();
-        let blocks = self.builder.func.launch.min_blocks.unwrap_or(1).max(1);
-        let all = (limits.shared_per_sm / blocks).saturating_sub(limits.shared_reserved);
-        let mut room = all.min(limits.shared_per_block).saturating_sub(self.exchanges);
+        let mut room = self.room();
         let (source, loc) = (self.source, self.loc);
         for (i, &op) in ops.iter().enumerate() {
             let before = || inside_of(source, &ops[..i]);
@@ -75,6 +70,15 @@ impl Lowering<'_> {
             }
         }
         self.loc = loc;
+    }
+
+    /// Shared memory that is left, with as many blocks on a multiprocessor as the kernel asks for.
+    pub(super) fn room(&self) -> u32 {
+        let limits = self.arch.limits();
+        let blocks = self.builder.func.launch.min_blocks.unwrap_or(1).max(1);
+        let all = (limits.shared_per_sm / blocks).saturating_sub(limits.shared_reserved);
+        let taken = shared_bytes(&self.builder.func, &self.prologue) + self.exchanges;
+        all.min(limits.shared_per_block).saturating_sub(taken)
     }
 
     /// Begins a load, if it fits into so many bytes of shared memory; gives how many it takes.
@@ -173,7 +177,7 @@ impl Lowering<'_> {
 }
 
 /// Whether a layout has all elements in vectors of [`UNIT`], side by side in memory.
-fn in_units(layout: &Layout, order: &Order, element: Element) -> bool {
+pub(super) fn in_units(layout: &Layout, order: &Order, element: Element) -> bool {
     let along = layout.registers.first().filter(|d| d.axis == Some(order.fast()) && d.stride == 1);
     let vector = UNIT / bytes(element).min(UNIT);
     order.vector == vector && along.is_some_and(|digit| digit.extent.is_multiple_of(vector))

@@ -4,8 +4,8 @@
 //! tile ([`assign`]), and then goes through the function once: scalars are copied, a tile becomes the registers of a thread that hold its
 //! elements. Each family of ops has a file:
 //!
-//! * [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, [`rearrange`] for shapes, [`control`] for loops and branches;
-//! * [`memory`] for what moves to and from global memory, [`fetch`] and [`grids`] for when that may begin;
+//! * [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, several at once ([`join`]), [`rearrange`] for shapes, [`control`] for loops and branches;
+//! * [`memory`] for what moves to and from global memory, [`fetch`], [`rounds`] and [`grids`] for when that may begin;
 //! * [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves. A [`pipeline`] loads their [`factors`] ahead, by the copy
 //!   [`engine`] or by [`copies`] of all threads, for one program at a time or for [`teams`] that have their own; a [`storer`] takes what comes out;
 //! * [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks;
@@ -28,6 +28,7 @@ mod exchange;
 mod factors;
 mod fetch;
 mod grids;
+mod join;
 mod layout;
 mod map;
 mod memory;
@@ -36,6 +37,7 @@ mod pipeline;
 mod positions;
 mod pressure;
 mod rearrange;
+mod rounds;
 mod scan;
 mod sink;
 mod storer;
@@ -124,6 +126,8 @@ pub enum LowerError {
 /// # Errors
 /// What has no code, with its place in the source.
 pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
+    let joined = join::joined(func);
+    let func = joined.as_ref().unwrap_or(func);
     let align = Alignment::of(func);
     let mut context = Context::default();
     for &mechanism in Mechanism::of(arch) {
@@ -144,7 +148,7 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
                 context.remark("tile", func, loc, RemarkKind::Applied, what);
             }
             let (lowered, used) = lower_with(func, arch, align.clone(), Some(pipeline), (scratch, context))?;
-            let fits = shared_bytes(&lowered.func) <= arch.limits().shared_per_block;
+            let fits = shared_bytes(&lowered.func, &lowered.func.walk()) <= arch.limits().shared_per_block;
             if fits && (attempt == 2 || used <= scratch) {
                 return Ok(lowered);
             }
@@ -160,9 +164,9 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
     lower_with(func, arch, align, None, (used, context)).map(|(lowered, _)| lowered)
 }
 
-/// Shared memory of a function, with what alignment may cost.
-fn shared_bytes(func: &Func) -> u32 {
-    let ops = func.walk().into_iter().map(|op| func.op(op)).filter(|data| data.code == Opcode::Shared);
+/// Shared memory that ops of a function reserve, with what alignment may cost.
+fn shared_bytes(func: &Func, ops: &[Op]) -> u32 {
+    let ops = ops.iter().map(|&op| func.op(op)).filter(|data| data.code == Opcode::Shared);
     ops.map(|data| {
         let (Bytes(bytes), Align(align)) = (data.get().unwrap_or(Bytes(0)), data.get().unwrap_or(Align(1)));
         bytes.next_multiple_of(align.max(16))
@@ -215,6 +219,7 @@ fn lower_with(
         ring: None,
         fetched: HashMap::new(),
         begun: 0,
+        own: HashMap::new(),
         exchanges,
         loads: false,
         turn: None,
@@ -335,9 +340,11 @@ struct Lowering<'a> {
     /// Whether the loader is at a program that it goes through from its end.
     backwards: Option<Value>,
     ring: Option<Ring>,
-    /// Loads that have begun before their place in the text, how many there were, and what they leave of shared memory.
+    /// Loads that have begun before their place in the text, how many there were, and what exchanges need of shared memory.
     fetched: HashMap<Op, fetch::Fetched>,
     begun: u32,
+    /// Loads of a loop that begin rounds before.
+    own: HashMap<Op, rounds::Own>,
     exchanges: u32,
     /// Whether this is the code of that warp.
     loads: bool,
@@ -449,7 +456,7 @@ impl Lowering<'_> {
             Opcode::TileReduce => self.reduce(data),
             Opcode::TileScan => self.scan(data),
             Opcode::Dot => self.dot(op, data),
-            Opcode::TileLoad if self.pick_fetched(op, data) => {}
+            Opcode::TileLoad if self.pick_fetched(op, data) || self.pick_own(op, data) => {}
             Opcode::TileLoad => self.load(data)?,
             Opcode::TileStore if self.copy_out(op, data) => {}
             Opcode::TileStore => self.store(data)?,

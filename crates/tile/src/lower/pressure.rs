@@ -6,6 +6,7 @@
 use tilewright_ir::{Func, Op, Opcode, Type, Value};
 
 use super::assign::{accessed, bytes, is_free};
+use super::join::each_by_one;
 
 /// Bytes that a loop keeps for each element of its largest tiles, which have more than half of so many elements: what it carries, what it uses
 /// from before, and what it loads, halves as the f32 that they are computed with. Of the loop that keeps most; zero if none carries such a tile.
@@ -52,10 +53,14 @@ pub(super) fn fan_out(func: &Func, elements: u32) -> usize {
     }
 }
 
-/// Whether elements are combined together with others, such as numbers with their places.
+/// Whether elements are combined together with others that decide for them, such as numbers with their places.
 pub(super) fn finds_places(func: &Func) -> bool {
     let mut all = func.walk().into_iter().map(|op| func.op(op));
-    all.any(|data| data.code == Opcode::TileReduce && data.operands.len() > 1)
+    all.any(|data| {
+        data.code == Opcode::TileReduce
+            && data.operands.len() > 1
+            && each_by_one(func, data.regions[0]).is_none()
+    })
 }
 
 /// Whether all that is read and written are elements of two bytes.

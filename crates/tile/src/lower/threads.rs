@@ -8,7 +8,7 @@ use tilewright_hardware::Arch;
 use tilewright_ir::{Func, Op, Opcode, Type, Value};
 use tilewright_passes::Alignment;
 
-use super::assign::{Plan, accessed, bytes, memory_order, tiles};
+use super::assign::{Plan, accessed, bytes, memory_order, repeated, tiles};
 use super::dot;
 use super::layout::Team;
 use super::pressure::{fan_out, finds_places, kept_by_loops, moves_halves};
@@ -31,6 +31,9 @@ const ELEMENTS_OF_THREAD: u32 = 64;
 /// a multiprocessor has such registers for. On an H200, half as many with twice the registers were slower by a quarter.
 const BYTES_OF_LOOP: u32 = 96 * 4;
 const THREADS_OF_LOOP: u32 = 512;
+
+/// What such a loop keeps for each element at least, where that decides about registers: four words, as loops over rows that add up gradients.
+const CROWD: u32 = 4 * 4;
 
 /// How many threads a program gets: what the kernel says, or what suits its largest tile.
 pub(super) fn team(func: &Func, arch: Arch, align: &Alignment) -> Team {
@@ -63,13 +66,14 @@ struct Work {
 
 impl Work {
     fn of(func: &Func, align: &Alignment) -> Work {
+        let repeated = repeated(func);
         let accesses = func.walk().into_iter().filter_map(|op| {
             let tile = accessed(func.op(op))?;
-            Some((func.ty(tile), memory_order(func, align, func.op(op))?))
+            Some((repeated.contains(&op), func.ty(tile), memory_order(func, align, func.op(op))?))
         });
         let all = tiles(func).map(|(value, _)| func.ty(value));
-        let (ty, vector) = match accesses.max_by_key(|(ty, _)| ty.bits()) {
-            Some((ty, order)) => (ty, order.vector),
+        let (ty, vector) = match accesses.max_by_key(|(again, ty, _)| (*again, ty.bits())) {
+            Some((_, ty, order)) => (ty, order.vector),
             None => (all.max_by_key(|ty| ty.bits()).unwrap_or(Type::F32), 1),
         };
         let elements = ty.shape().map_or(1, |shape| shape.elements());
@@ -92,7 +96,7 @@ impl Work {
             scans,
             combines,
             light: combines && !has(Opcode::Iota),
-            crowded: (elements > ELEMENTS_OF_SMALL_BLOCK && kept > 0 && !multiplies)
+            crowded: (kept > 0 && !multiplies)
                 .then(|| 1 << (BYTES_OF_LOOP / kept).clamp(1, ELEMENTS_OF_THREAD).ilog2()),
             fan_out: fan_out(func, elements),
         }
@@ -162,12 +166,15 @@ pub(super) fn resident(plan: &Plan, func: &Func) -> u32 {
         Some(count * bytes(func.ty(tile).element()?))
     };
     let words = func.walk().into_iter().filter(is_load).filter_map(loaded).sum::<u32>().div_ceil(4);
-    let fan_out = fan_out(func, tiles(func).map(|(_, shape)| shape.elements()).max().unwrap_or(0));
+    let largest = tiles(func).map(|(_, shape)| shape.elements()).max().unwrap_or(0);
+    let fan_out = fan_out(func, largest);
     let dots = func.walk().into_iter().map(|op| func.op(op)).filter(|data| data.code == Opcode::Dot);
-    let sums: usize = dots.map(|data| held(data.results[0])).sum();
+    let (dots, sums) = dots.fold((0, 0), |(n, sums), data| (n + 1, sums + held(data.results[0])));
+    let crowded = dots == 0 && kept_by_loops(func, largest) >= CROWD;
     let registers = match (most, words) {
         // Sums of several products, of which one may go on while the other is used.
         _ if sums > 96 => 255,
+        _ if crowded => 65536 / THREADS_OF_LOOP,
         // Of small blocks there are many, with more registers as well.
         (0..=32, _) if doubled && plan.team.warps <= 4 => 96,
         (17..=32, _) if fan_out > 0 => 96,

@@ -100,8 +100,9 @@ fn launch_staged(
     Ok(())
 }
 
-/// Programs that share the rows of a gradient of weights: always as many, so that sums are the same on every device.
-const SHARERS: usize = 512;
+/// Programs that share the rows of a gradient of weights: always as many, so that sums are the same on every device. On an H200 that is one, two or
+/// four for each of its 132 multiprocessors, whatever of these it has room for at a time.
+const SHARERS: usize = 4 * 132;
 
 /// Sums over rows that programs left in parts of their own.
 pub(super) struct Parts {
@@ -129,7 +130,8 @@ impl Parts {
 
     /// Adds them up.
     pub(super) fn add_up(&self, device: &Device, sums: &Rows<'_, f32>) -> Result<(), Error> {
-        let shape = [32, 32];
+        // Few steps, each of lines of 128 bytes.
+        let shape = [128, 32];
         let programs = [programs((1, self.columns), shape)[1], 1];
         let key = key("sum_columns", &[], &[], shape);
         launch(device, &key, programs, &[&self.rows().tensor(), &sums.tensor()], || {

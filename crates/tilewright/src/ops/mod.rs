@@ -53,7 +53,7 @@
 //!   is one block of threads; where the chip has clusters (Hopper and newer), up to 262144 columns it is as many as eight. Kernels that hold
 //!   several numbers for each column, as those of gradients do, hold rows that are as much shorter.
 //! * Longer rows are read in steps of 4096 columns, twice or more often: there is no limit but that of a view, 2^31 - 1 columns.
-//! * What is added up over few long rows, or over all elements, is shared by up to 1024 programs; so are sums over all rows by up to 512.
+//! * What is added up over few long rows, or over all elements, is shared by up to 1024 programs; so are sums over all rows by up to 528.
 //!   Nothing is added up atomically: a result has the same bits each time, on one kind of chip.
 //! * Causal softmax reads of a row what its query sees, and no more.
 //! * [`NoKernel`](Error::NoKernel) is the answer where a kernel is missing: softmax that is causal and has a mask, functions of more than

@@ -1,6 +1,6 @@
 //! Kernels on a GPU, or else in the simulator, against the CPU, on small matrices: dense, with gaps, turned, and of lengths that fill no tile.
 
-use tilewright::device::{Argument, Buffer, Device, Item};
+use tilewright::device::{Argument, Buffer, Device, DeviceKind, Item};
 use tilewright::kernels::gemm::epilogue::{Binary, Unary};
 use tilewright::kernels::ops;
 use tilewright::lang::{E4m3, Error as LangError, Kernel, bf16, f16};
@@ -390,6 +390,86 @@ fn rows_of_which_some_is_seen() {
     run::<f32>(1536);
     run::<bf16>(1536);
     run::<f16>(1003);
+}
+
+/// Programs that take several rows of a gradient one after the other: what they load runs ahead, ends with the rows, and may be written over.
+#[test]
+fn rows_that_a_program_takes_by_turns() {
+    fn check<T: Sample>(rows: usize, columns: usize, programs: u32, in_place: bool) {
+        let numbers = |seed, count: usize| normals(seed, count, 1.0).into_iter();
+        let all = rows * columns;
+        let (x, dy): (Vec<T>, Vec<T>) =
+            (numbers(1, all).map(T::of).collect(), numbers(2, all).map(T::of).collect());
+        let w: Vec<f32> = numbers(3, columns).map(|x| x as f32).collect();
+        let want = {
+            let device = Device::cpu();
+            let [x, dy] = [&x, &dy].map(|values| device.upload(values).unwrap());
+            let [x, dy] = [&x, &dy].map(|buffer| Rows::new(buffer, rows, columns));
+            let w = device.upload(&w).unwrap();
+            let ([rms, layer], [dw, of_weights, of_biases]) = (
+                [0; 2].map(|_| device.alloc::<f32>(all).unwrap()),
+                [0; 3].map(|_| device.alloc::<f32>(columns).unwrap()),
+            );
+            RmsNorm::new(1e-5)
+                .weight(&w)
+                .backward(&device, x, dy, Rows::new(&rms, rows, columns), &dw)
+                .unwrap();
+            LayerNorm::new(1e-5)
+                .weight(&w)
+                .backward(&device, x, dy, Rows::new(&layer, rows, columns), &of_weights, &of_biases)
+                .unwrap();
+            [rms, dw, layer, of_weights, of_biases].map(|buffer| buffer.to_vec().unwrap())
+        };
+
+        let device = machine();
+        let parts = || device.alloc::<f32>(programs as usize * columns).unwrap();
+        let sum = |parts: Buffer<f32>| -> Vec<f32> {
+            let parts = parts.to_vec().unwrap();
+            (0..columns).map(|j| parts.iter().skip(j).step_by(columns).sum()).collect()
+        };
+        let shape = [rows, columns];
+        let of_parts = [programs as usize, columns];
+        let w = device.upload(&w).unwrap();
+        let width = columns as u32;
+        let dx = |x: &Buffer<T>| if in_place { x.clone() } else { device.alloc::<T>(all).unwrap() };
+        let run = |kernel: &Kernel, results: &[&Buffer<f32>], numbers: &[&dyn Argument]| -> Vec<f32> {
+            let (x, dy) = (device.upload(&x).unwrap(), device.upload(&dy).unwrap());
+            let dx = dx(&x);
+            let (x, dy, w) = (x.view(shape), dy.view(shape), w.view([1, columns]));
+            let results: Vec<_> = results.iter().map(|buffer| buffer.view(of_parts)).collect();
+            let to = dx.view(shape);
+            let mut arguments: Vec<&dyn Argument> = vec![&x, &dy, &w, &to];
+            arguments.extend(results.iter().map(|view| view as &dyn Argument));
+            arguments.extend(numbers);
+            let report = device.program(kernel).unwrap().launch([programs, 1, 1], &arguments).unwrap();
+            if device.kind() == DeviceKind::Simulator {
+                report.expect_clean().unwrap();
+            }
+            dx.to_vec().unwrap().into_iter().map(|x| x.to_f32()).collect()
+        };
+        let kernel = ops::rms_norm_backward::stage::<T, f32, T>(true, width).unwrap();
+        let dw = parts();
+        let rms = run(&kernel, &[&dw], &[&1e-5f32, &0.0f32]);
+        let kernel = ops::layer_norm_backward::stage::<T, f32, T>(true, width).unwrap();
+        let (of_weights, of_biases) = (parts(), parts());
+        let layer = run(&kernel, &[&of_weights, &of_biases], &[&1e-5f32]);
+        let found = [rms, sum(dw), layer, sum(of_weights), sum(of_biases)];
+
+        for (i, (want, found)) in want.iter().zip(&found).enumerate() {
+            let close = |(a, b): (&f32, &f32)| {
+                f64::from(a - b).abs() <= T::rounding((*a).into()) + f64::from(a.abs()) * 1e-5 + 1e-4
+            };
+            let wrong = want.iter().zip(found).position(|pair| !close(pair));
+            assert_eq!(wrong, None, "result {i} of {rows} x {columns} by {programs}, in place: {in_place}");
+        }
+    }
+    for (rows, programs) in [(1, 1), (2, 1), (3, 2), (5, 1), (9, 2)] {
+        check::<bf16>(rows, 1536, programs, rows % 2 == 0);
+        check::<f32>(rows, 1024, programs, rows % 2 == 1);
+    }
+    // Rows that vectors do not divide, and those of a cluster.
+    check::<bf16>(5, 1537, 2, false);
+    check::<bf16>(5, 16_384, 2, true);
 }
 
 /// Rows whose sums, and whose gradients, the blocks of a cluster share, each with less in the last of them.
