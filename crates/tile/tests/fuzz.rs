@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use tilewright_hardware::Arch;
 use tilewright_ir::{Group, Module, Opcode, parse, table, verify};
 use tilewright_passes::{Options, Pass, Pipeline};
 use tilewright_tile::fuzz::{Case, Given};
@@ -26,6 +27,19 @@ fn cases_are_valid_and_run() {
     }
     for code in [Opcode::For, Opcode::While, Opcode::If, Opcode::Load] {
         assert!(used.contains(&code), "no case has {code:?}");
+    }
+}
+
+/// What the compiler does to some kernels only, by its remarks.
+#[test]
+fn cases_reach_what_is_done_to_few() {
+    for what in ["rounds ahead, into", "load this ahead"] {
+        let reaches = |seed: u64| {
+            let case = Case::new(seed, 24);
+            let lowered = tilewright_tile::lower(&case.func, Arch::SM_90A).unwrap();
+            lowered.remarks.iter().any(|remark| remark.message.contains(what))
+        };
+        assert!((0..400).any(reaches), "no case has loads with `{what}`");
     }
 }
 

@@ -1,9 +1,9 @@
 //! Statements that hold others: branches and loops, and what those hand on.
 
-use tilewright_ir::{Cmp, Element, Loc, Op, Opcode, Region, Type, Value};
+use tilewright_ir::{Axis, Cmp, Element, Loc, Op, Opcode, Region, Type, Value};
 
 use super::element::sample;
-use super::program::{Gen, Tile};
+use super::program::{Gen, Tile, shape};
 
 impl Gen {
     /// Statements in a region of their own; what they make is forgotten when `end` has chosen from it.
@@ -38,6 +38,13 @@ impl Gen {
         let condition = if element.is_bool() {
             value
         } else {
+            // Floats of 8 bits are stored and converted, and nothing else.
+            let (value, element) = match element {
+                Element::E4M3 | Element::E5M2 => {
+                    (self.emit(Opcode::Cvt, &[value], &[], Some(Type::Scalar(Element::F32))), Element::F32)
+                }
+                _ => (value, element),
+            };
             let bits = sample(&mut self.random, element);
             let (other, cmp) = (self.constant(element, bits), self.random.pick(Cmp::ALL));
             self.emit(Opcode::Cmp, &[value, other], &[cmp.into()], None)
@@ -132,5 +139,46 @@ impl Gen {
         let end = |g: &mut Gen| [next].into_iter().chain(g.alike(&like)).collect();
         self.block(mark, end, Opcode::Yield);
         op
+    }
+
+    /// Rows of a matrix, one after the other: how far each element, times the largest of its row, is from the row's sum, all added up.
+    pub(super) fn rows(&mut self) {
+        let fit: Vec<u32> =
+            [32, 96, 256, 512, 1000, 1024].into_iter().filter(|&columns| columns <= self.limit).collect();
+        let (columns, element) =
+            (self.random.pick(&fit), self.random.pick(&[Element::F32, Element::BF16, Element::I32]));
+        let (rows, cut) = (1 + self.random.below(7), self.random.pick(&[0, 0, 8, 3]));
+        let from = self.matrix([rows, columns - cut], element);
+        let wide = if element == Element::I32 { Element::I32 } else { Element::F32 };
+        let sums = self.exact_of(wide, shape(&[1, columns]));
+        let ty = Type::Tile(wide, sums.shape);
+        let (rounds, step) = (u64::from(self.random.below(rows + 3)), u64::from(1 + self.random.below(2)));
+        let [zero, rounds, step] = [0, rounds, step].map(|n| self.constant(Element::U32, n));
+        let left = self.constant(Element::I32, 0);
+        let op = self.b.push(Opcode::For, [zero, rounds, step, sums.value], [], [ty], Loc::NONE);
+        let mark = self.mark();
+        let region = self.b.open(op);
+        let round = self.b.func.add_arg(region, Type::U32);
+        let sums = Tile { value: self.b.func.add_arg(region, ty), ..sums };
+        let row = self.emit(Opcode::Bitcast, &[round], &[], Some(Type::I32));
+        let value = self.load_box(&from, [row, left], sums.shape);
+        let row = self.converted(Tile { value, element, ..sums }, wide);
+        let [sum, most] = [Opcode::Add, Opcode::Max].map(|code| {
+            self.combination(false, Axis(1), &[row], |body, a, b| {
+                vec![body.b.value(code, [a[0], b[0]], [], None, Loc::NONE)]
+            });
+            let small = self.tiles[self.tiles.len() - 1];
+            self.tile(Opcode::Broadcast, &[small.value], &[], Tile { small: false, ..sums })
+        });
+        let next = self.map(&[sums, row, most, sum], &[wide], |body, args| {
+            let product = body.b.value(Opcode::Mul, [args[1], args[2]], [], None, Loc::NONE);
+            let distance = body.b.value(Opcode::Sub, [product, args[3]], [], None, Loc::NONE);
+            vec![body.b.value(Opcode::Add, [args[0], distance], [], None, Loc::NONE)]
+        });
+        let outer = std::mem::replace(&mut self.repeated, true);
+        self.block(mark, |_| vec![next[0].value], Opcode::Yield);
+        self.repeated = outer;
+        let results = self.results(op);
+        self.tiles.extend(results);
     }
 }

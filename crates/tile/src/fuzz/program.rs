@@ -270,6 +270,7 @@ impl Gen {
                 self.store(tile);
             }
             21 if self.depth < 2 => self.branch(),
+            22 if self.depth == 0 && self.limit >= 32 && self.random.once_in(3) => self.rows(),
             22..=23 if self.depth < 2 => self.repeat(),
             _ => self.make(),
         }
@@ -441,7 +442,7 @@ impl Gen {
         }
     }
 
-    fn combination(
+    pub(super) fn combination(
         &mut self,
         scan: bool,
         axis: Axis,
