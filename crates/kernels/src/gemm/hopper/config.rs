@@ -184,10 +184,9 @@ impl Config {
 
     /// Whether its tiles are among those whose times were measured. Others are as wide as extents make them.
     pub(in crate::gemm) fn is_usual(&self) -> bool {
-        let kind = (self.m, self.consumers, self.pace);
-        let has =
-            |known: &Kind| (known.m, known.consumers, known.pace) == kind && known.widths.contains(&self.n);
-        KINDS.iter().any(has) || (NARROW_KINDS.contains(&kind) && NARROW.contains(&self.n))
+        let is_of = |kind: &&Kind| kind.tile(self.n) == (self.m, self.n, self.consumers, self.pace);
+        let has = |kind: &Kind| kind.widths.contains(&self.n) || kind.narrow && NARROW.contains(&self.n);
+        KINDS.iter().find(is_of).is_some_and(has)
     }
 
     /// Blocks that share what they load.
@@ -342,26 +341,33 @@ struct Kind {
     widths: &'static [u32],
     /// Most columns.
     widest: u32,
+    /// Whether such tiles are for products of few columns, too.
+    narrow: bool,
 }
 
-/// The kinds of tiles for more than a few columns.
+/// The kinds of tiles.
 const KINDS: [Kind; 6] = {
-    const fn kind(m: u32, consumers: u32, pace: Pace, widths: &'static [u32], widest: u32) -> Kind {
-        Kind { m, consumers, pace, widths, widest }
+    const fn kind(
+        m: u32,
+        consumers: u32,
+        pace: Pace,
+        widths: &'static [u32],
+        widest: u32,
+        narrow: bool,
+    ) -> Kind {
+        Kind { m, consumers, pace, widths, widest, narrow }
     }
     [
-        kind(128, 2, Pace::Cooperative, &[256, 224, 192, 160, 128, 112, 96], 256),
-        kind(64, 2, Pace::PingPong, &[256, 192, 160, 128, 96], 256),
-        kind(64, 1, Pace::Cooperative, &[256, 192, 160, 128, 112, 96], 256),
-        kind(128, 2, Pace::PingPong, &[128, 96], 128),
-        kind(256, 2, Pace::Cooperative, &[128, 96], 200),
-        kind(192, 3, Pace::Cooperative, &[192, 128], 192),
+        kind(128, 2, Pace::Cooperative, &[256, 224, 192, 160, 128, 112, 96], 256, true),
+        kind(64, 2, Pace::PingPong, &[256, 192, 160, 128, 96], 256, true),
+        kind(64, 1, Pace::Cooperative, &[256, 192, 160, 128, 112, 96], 256, true),
+        kind(128, 2, Pace::PingPong, &[128, 96], 128, false),
+        kind(256, 2, Pace::Cooperative, &[128, 96], 200, false),
+        kind(192, 3, Pace::Cooperative, &[192, 128], 192, false),
     ]
 };
-/// Columns of tiles for few of them, and the kinds that such tiles are of: rows, consumers, pace.
+/// Columns of tiles for few of them.
 const NARROW: [u32; 8] = [8, 16, 24, 32, 48, 64, 96, 128];
-const NARROW_KINDS: [(u32, u32, Pace); 3] =
-    [(64, 1, Pace::Cooperative), (128, 2, Pace::Cooperative), (64, 2, Pace::PingPong)];
 /// Fewer columns than this are for products that have no more.
 const LEAST_COLUMNS: u32 = 72;
 /// With more rounds than this, little is left idle by the last.
@@ -394,7 +400,7 @@ fn tiles(problem: &Problem, gpu: &Gpu) -> Vec<Tile> {
     // Blocks that join their sums have at least 8 columns each.
     let enough = NARROW.into_iter().find(|n| *n >= problem.n.max(16));
     for n in NARROW.into_iter().filter(|n| enough.is_some_and(|enough| *n <= enough && 2 * n >= enough)) {
-        tiles.extend(NARROW_KINDS.map(|(m, consumers, pace)| (m, n, consumers, pace)));
+        tiles.extend(KINDS.iter().filter(|kind| kind.narrow).map(|kind| kind.tile(n)));
     }
     if problem.n > 64 {
         for kind in &KINDS {
