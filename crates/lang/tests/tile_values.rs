@@ -251,6 +251,23 @@ fn extremes_of_doubles_are_nan_if_one_is() {
 }
 
 #[kernel]
+fn lengths(x: View<f64, 2>, out: View<f64, 2>) {
+    let x = x.tile([8, 16]).at((0, 0)).load();
+    out.tile([8, 1]).at((0, 0)).store((x * x).sum(1).sqrt());
+}
+
+#[test]
+fn roots_of_doubles_are_rounded_once() {
+    let x: Vec<f64> = (0..8 * 16).map(|i| f64::from((i * 29) % 23) - 11.0).collect();
+    let mut run = Run::new(lengths::stage());
+    run.view(&x, &[8, 16], &[16, 1]);
+    let out = run.view(&[9f64; 8], &[8, 1], &[1, 1]);
+    // The sums are exact.
+    let expected: Vec<f64> = x.chunks(16).map(|row| row.iter().map(|x| x * x).sum::<f64>().sqrt()).collect();
+    run.check(1, |after| assert_eq!(after.read::<f64>(out), expected));
+}
+
+#[kernel]
 fn running(x: View<i32, 2>, out: View<i32, 2>) {
     let x = x.tile([4, 32]).at((0, 0)).load();
     let store = |row: u32, tile: Tile<i32>| out.tile([4, 32]).block((row, 0)).store(tile);
