@@ -354,15 +354,31 @@ impl Emitter<'_> {
             let mut modifiers = Modifiers::new();
             let floats = [Element::F16, Element::BF16, Element::F32];
             this.extra(flags, Flags::FTZ, M::Ftz, lane, &[Element::F16, Element::F32], &mut modifiers)?;
-            this.extra(flags, Flags::NAN, M::Nan, lane, &floats, &mut modifiers)?;
+            if lane.element != Element::F64 {
+                this.extra(flags, Flags::NAN, M::Nan, lane, &floats, &mut modifiers)?;
+            }
             if flags.has(Flags::XORSIGN_ABS) {
                 this.extra(flags, Flags::XORSIGN_ABS, M::Xorsign, lane, &floats, &mut modifiers)?;
                 modifiers.push(M::AbsModifier);
             }
             let args: Words = args.iter().map(|&arg| this.normal(arg, lane.element)).collect();
+            if flags.has(Flags::NAN) && lane.element == Element::F64 {
+                this.double_extremum_or_nan(opcode, &args, to);
+                return Ok(());
+            }
             this.compute(opcode, &modifiers, lane.ty, to, &args);
             Ok(())
         })
+    }
+
+    /// The instructions for f64 have no `.NaN`: they prefer the number.
+    fn double_extremum_or_nan(&mut self, opcode: Opcode, args: &[Word], to: Symbol) {
+        const NAN: u64 = 0x7ff8_0000_0000_0000;
+        let (number, none) = (self.new_reg(Width::B64), self.new_reg(Width::Pred));
+        self.compute(opcode, &[], ptx::Type::F64, number, args);
+        self.compute(Opcode::Setp, &[M::NanTest], ptx::Type::F64, none, args);
+        let nan = self.operand(Word::Imm(NAN), ptx::Type::B64);
+        self.push(Opcode::Selp, &[M::B64], [to.into(), nan, number.into(), none.into()]);
     }
 
     pub(crate) fn copysign(&mut self, data: &OpData) -> Lowered {

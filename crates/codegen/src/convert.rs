@@ -51,7 +51,7 @@ impl Emitter<'_> {
         let (lanes, source) = match (small_pair(source), small_pair(target)) {
             (Some(_), Some(_)) => {
                 let middle = if source == Element::UE8M0 { Element::F32 } else { Element::F16 };
-                (self.widen_small(source, &words, from, middle, Flags::NONE)?, middle)
+                (self.widen_small(source, &words, from, middle, (None, Flags::NONE))?, middle)
             }
             (Some(_), None) => (Words::new(), source),
             _ => (self.lanes(&words, from), source),
@@ -61,7 +61,9 @@ impl Emitter<'_> {
             let halves = self.shrink(source, ty, &lanes, round, flags)?;
             self.assemble_small(target, &halves, to)
         } else if small_pair(source).is_some() {
-            let wide = self.widen_small(source, &words, from, target, flags)?;
+            // Every float that is wider holds what these are; only integers have something to round.
+            let round = round.filter(|_| target.is_int());
+            let wide = self.widen_small(source, &words, from, target, (round, flags))?;
             self.packed(&wide, to)
         } else if paired && source == Element::F32 && matches!(target, Element::F16 | Element::BF16) {
             let pair = if target == Element::F16 { M::F16X2 } else { M::BF16X2 };
@@ -245,7 +247,7 @@ impl Emitter<'_> {
         words: &[Word],
         from: Type,
         target: Element,
-        flags: Flags,
+        (round, flags): (Option<Round>, Flags),
     ) -> Result<Words, CodegenError> {
         let count = from.lanes() as usize;
         let as_halves =
@@ -272,7 +274,7 @@ impl Emitter<'_> {
                 self.push(Opcode::Cvt, &[M::Rn, wide.into(), small.into()], [word.into(), pair.into()]);
                 for lane in self.lanes(&[Word::Reg(word)], Type::Vector(via, 2)) {
                     if out.len() < count {
-                        out.push(self.convert_lane(lane, via, target, None, flags)?);
+                        out.push(self.convert_lane(lane, via, target, round, flags)?);
                     }
                 }
             }
@@ -408,7 +410,8 @@ impl Emitter<'_> {
         if flags.has(Flags::FTZ) && has_f32 {
             modifiers.push(M::Ftz);
         }
-        if flags.has(Flags::SAT) && !(from.is_float() && to.is_int()) {
+        // Where nothing can be clamped, the instruction does not take it.
+        if flags.has(Flags::SAT) && !(from.is_float() && to.is_int()) && !holds_all(to, from) {
             modifiers.push(M::Sat);
         }
         if flags.has(Flags::RELU) || flags.has(Flags::SATFINITE) {
@@ -456,4 +459,10 @@ impl Emitter<'_> {
             _ => return Err(self.unsupported(format!("from bool to {element}; convert to f32 first"))),
         })
     }
+}
+
+/// Whether an integer type has all numbers of another.
+fn holds_all(to: Element, from: Element) -> bool {
+    let wider = to.bits() > from.bits() && (to.is_signed() || !from.is_signed());
+    to.is_int() && from.is_int() && (wider || to == from)
 }

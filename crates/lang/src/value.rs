@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::ops;
 
-use tilewright_ir::{Attr, Flags, Funnel, Half, Lut, Opcode, Permute, Round, Type, Value};
+use tilewright_ir::{Attr, Element as Kind, Flags, Funnel, Half, Lut, Opcode, Permute, Round, Type, Value};
 
 use crate::element::{Element, Float, Integer, Logic, Number, Word};
 use crate::tile::TileOperand;
@@ -163,13 +163,45 @@ impl<T: Element> Val<T> {
     /// Converts with an explicit rounding.
     #[track_caller]
     pub fn cast_rounded<U: Element>(self, round: Round) -> Val<U> {
+        if T::ELEMENT == U::ELEMENT {
+            return Val::of(self.id);
+        }
         Val::of(trace::value(Opcode::Cvt, [self.id], [round.into()], Type::Scalar(U::ELEMENT)))
     }
 
-    /// Converts, clamping to the range of the new type instead of wrapping.
+    /// Converts, clamping to the range of the new type: integers do not wrap, and of floats, what is beyond the largest finite number becomes
+    /// that, infinities included. NaN stays NaN where there is one.
+    ///
+    /// ```
+    /// use tilewright_lang::prelude::*;
+    /// #[kernel]
+    /// fn k(x: Global<f32>, bytes: Global<i8>, halves: Global<f16>) {
+    ///     bytes.store(x.load().cast_saturating());
+    ///     halves.store(x.load().cast_saturating()); // at most 65504
+    /// }
+    /// k::stage()?;
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
     #[track_caller]
     pub fn cast_saturating<U: Element>(self) -> Val<U> {
-        Val::of(trace::value(Opcode::Cvt, [self.id], [Flags::SAT.into()], Type::Scalar(U::ELEMENT)))
+        trace::here();
+        let (to, ty) = (U::ELEMENT, Type::Scalar(U::ELEMENT));
+        let clamped = |flag: Flags| Val::of(trace::value(Opcode::Cvt, [self.id], [flag.into()], ty));
+        let (largest, sign) = match to {
+            _ if T::ELEMENT == to && !to.is_float() => return self.cast(),
+            _ if to.is_int() => return clamped(Flags::SAT),
+            Kind::TF32 => return clamped(Flags::SATFINITE),
+            Kind::F16 => (0x7bff, 15),
+            Kind::BF16 => (0x7f7f, 15),
+            Kind::F32 => (0x7f7f_ffff, 31),
+            Kind::F64 => (0x7fef_ffff_ffff_ffff, 63),
+            // Smaller floats clamp in any case.
+            _ => return self.cast(),
+        };
+        let bounds = [(Opcode::Min, largest), (Opcode::Max, largest | 1 << sign)];
+        bounds.into_iter().fold(self.cast(), |value, (code, bound)| {
+            value.binary(code, Val::of(trace::constant(to, bound)), [Flags::NAN.into()])
+        })
     }
 
     /// Converts to a float type; negative values become zero.

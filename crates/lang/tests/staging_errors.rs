@@ -299,6 +299,24 @@ fn launch_bounds_have_limits() {
     );
 }
 
+#[kernel(threads = 100)]
+fn part_of_a_warp(x: View<f32, 1>, out: View<f32, 1>) {
+    out.partition([64]).store(x.partition([64]).load());
+}
+
+#[test]
+fn programs_have_whole_warps() {
+    expect(
+        part_of_a_warp::stage,
+        "
+        error: a program of 100 threads; a kernel on tiles has whole warps, expected a multiple of 32
+          --> line +1:9
+           |     out.partition([64]).store(x.partition([64]).load());
+        error: kernel `part_of_a_warp` was not staged: 1 error
+        ",
+    );
+}
+
 #[kernel(threads = 256)]
 fn overlapping(out: Global<u32>) {
     role(&Role { name: "a", warps: 0..4, registers: Some(240) }, || out.store(1u32));

@@ -219,6 +219,55 @@ fn the_first_of_equals_wins_and_nan_before_all() {
 }
 
 #[kernel]
+fn extremes_of_doubles(x: View<f64, 2>, values: View<f64, 2>, clamped: View<f64, 2>) {
+    let x = x.tile([8, 16]).at((0, 0)).load();
+    values.tile([8, 1]).at((0, 0)).store(x.max(1));
+    values.tile([8, 1]).at((0, 1)).store(x.min(1));
+    clamped.tile([8, 16]).at((0, 0)).store(x.clamp(-1.0, 3.0));
+}
+
+/// There is no instruction for them that keeps NaN.
+#[test]
+fn extremes_of_doubles_are_nan_if_one_is() {
+    let mut x: Vec<f64> = (0..8 * 16).map(|i| f64::from((i * 5) % 7) - 2.0).collect();
+    x[3 * 16 + 9] = f64::NAN;
+    let mut run = Run::new(extremes_of_doubles::stage());
+    run.view(&x, &[8, 16], &[16, 1]);
+    let values = run.view(&[9f64; 16], &[8, 2], &[2, 1]);
+    let clamped = run.view(&[9f64; 128], &[8, 16], &[16, 1]);
+    run.check(1, |after| {
+        let (values, clamped) = (after.read::<f64>(values), after.read::<f64>(clamped));
+        let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        for row in 0..8 {
+            let expected = if row == 3 { [f64::NAN; 2] } else { [4.0, -2.0] };
+            assert!(
+                same(values[2 * row], expected[0]) && same(values[2 * row + 1], expected[1]),
+                "row {row}"
+            );
+        }
+        // `clamp` of a number keeps NaN.
+        assert!(clamped.iter().zip(&x).all(|(&found, x)| same(found, x.clamp(-1.0, 3.0))));
+    });
+}
+
+#[kernel]
+fn lengths(x: View<f64, 2>, out: View<f64, 2>) {
+    let x = x.tile([8, 16]).at((0, 0)).load();
+    out.tile([8, 1]).at((0, 0)).store((x * x).sum(1).sqrt());
+}
+
+#[test]
+fn roots_of_doubles_are_rounded_once() {
+    let x: Vec<f64> = (0..8 * 16).map(|i| f64::from((i * 29) % 23) - 11.0).collect();
+    let mut run = Run::new(lengths::stage());
+    run.view(&x, &[8, 16], &[16, 1]);
+    let out = run.view(&[9f64; 8], &[8, 1], &[1, 1]);
+    // The sums are exact.
+    let expected: Vec<f64> = x.chunks(16).map(|row| row.iter().map(|x| x * x).sum::<f64>().sqrt()).collect();
+    run.check(1, |after| assert_eq!(after.read::<f64>(out), expected));
+}
+
+#[kernel]
 fn running(x: View<i32, 2>, out: View<i32, 2>) {
     let x = x.tile([4, 32]).at((0, 0)).load();
     let store = |row: u32, tile: Tile<i32>| out.tile([4, 32]).block((row, 0)).store(tile);

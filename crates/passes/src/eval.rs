@@ -383,9 +383,12 @@ impl Scalar<'_> {
                 };
             }
             if to == Element::F64 && value.unsigned_abs() > 1 << 53 {
-                // `as` rounds to nearest, and f64 has no wider type to round from.
-                return (flags.is_empty() && mode.is_none_or(|m| m == Round::Nearest))
-                    .then(|| (value as f64).to_bits());
+                // f64 has no wider type to round from.
+                return if flags.is_empty() {
+                    double_of(value, mode.unwrap_or(Round::Nearest))
+                } else {
+                    None
+                };
             }
             return self.narrow(float::from_int(value), flags, mode);
         }
@@ -401,8 +404,11 @@ impl Scalar<'_> {
             // `as` clamps to i128, which is wider than any target.
             return Some(clamp(to, integral(value, mode.unwrap_or(Round::Zero)) as i128));
         }
-        if from == to || to.is_bool() {
-            return (from == to && flags.is_empty() && mode.is_none() && !flush).then(|| self.low(0))?;
+        if to.is_bool() {
+            return (flags.is_empty() && mode.is_none()).then_some(u64::from(value != 0.0));
+        }
+        if from == to {
+            return (flags.is_empty() && mode.is_none() && !flush).then(|| self.low(0))?;
         }
         self.narrow(value, flags, mode)
     }
@@ -415,6 +421,22 @@ impl Scalar<'_> {
         let finite = flags == Flags::SATFINITE || self.to.bits() <= 8;
         float::encode(self.to, value, mode.unwrap_or(Round::Nearest), finite)
     }
+}
+
+/// The bits of an integer as f64. None for ties away from zero, which no instruction rounds like.
+fn double_of(value: i128, mode: Round) -> Option<u64> {
+    // `as` rounds to nearest.
+    let near = value as f64;
+    let (below, above) = ((near as i128) < value, (near as i128) > value);
+    let up = mode == Round::Up || mode == Round::Zero && value < 0;
+    let down = mode == Round::Down || mode == Round::Zero && value >= 0;
+    let rounded = match mode {
+        Round::Away => return None,
+        _ if up && below => near.next_up(),
+        _ if down && above => near.next_down(),
+        _ => near,
+    };
+    Some(rounded.to_bits())
 }
 
 fn mask(width: u32) -> u64 {

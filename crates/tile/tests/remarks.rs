@@ -149,3 +149,59 @@ fn exchanges_in_loops() {
     let words = ["64x64", "through shared memory in every round", "before the loop"];
     assert_eq!(line_of(&remarks, RemarkKind::Missed, &words), TURNED);
 }
+
+const LARGE: u32 = line!() + 5;
+const TRANSPOSED: u32 = LARGE + 1;
+
+#[kernel]
+fn transposed(x: View<f32, 2>, out: View<f32, 2>, m: u32, n: u32) {
+    let tile = x.tile([m, n]).at((0, 0)).load();
+    out.tile([n, m]).at((0, 0)).store(tile.transpose());
+}
+
+/// A tile that threads have no registers for says so, and one that is far beyond is refused before anybody tries.
+#[test]
+fn tiles_that_are_too_large_for_registers() {
+    let of = |m: u32, n: u32| lower(transposed::stage(m, n).unwrap().func(), Arch::SM_80);
+    let words = ["tile<1x131072xf32>", "128 registers", "1024 threads, which have 64", "smaller tiles"];
+    assert_eq!(line_of(&of(1, 131_072).unwrap().remarks, RemarkKind::Missed, &words), LARGE);
+    assert!(!of(1, 65_536).unwrap().remarks.iter().any(|remark| remark.message.contains("registers")));
+    // Up to the largest that can be written.
+    for (n, registers) in [(8192, 32_768), (1 << 19, 1 << 21)] {
+        let error = of(4096, n).unwrap_err().to_string();
+        let expected = format!(
+            "remarks.rs:{LARGE}:42: `tile_load` makes a tile<4096x{n}xf32>, {registers} registers of each of 1024 threads, which have 64; \
+             take smaller tiles, one after the other in a loop or by more programs"
+        );
+        assert!(error.ends_with(&expected), "{error}");
+    }
+}
+
+/// What does not fit into shared memory is refused with the line that needs it, the numbers, and what to do.
+#[test]
+fn exchanges_that_are_too_large() {
+    for (arch, limit) in [(Arch::SM_80, 166_912), (Arch::SM_90A, 232_448)] {
+        let error = lower(transposed::stage(256, 256).unwrap().func(), arch).unwrap_err().to_string();
+        let expected = format!(
+            "remarks.rs:{TRANSPOSED}:33: threads exchange elements of tiles here, through 270352 bytes of shared memory in all, \
+             and a block of {arch} has {limit}; take smaller tiles"
+        );
+        assert!(error.ends_with(&expected), "{error}");
+    }
+    assert!(lower(transposed::stage(128, 256).unwrap().func(), Arch::SM_80).is_ok());
+}
+
+const FORGOTTEN: u32 = line!() + 5;
+
+#[kernel]
+fn stores_nothing(x: View<f32, 1>, out: View<f32, 1>) {
+    let _ = out.partition([64]);
+    let _ = x.partition([64]).load() + 1.0;
+}
+
+/// A kernel without a store is a mistake more often than not.
+#[test]
+fn results_that_go_nowhere() {
+    let remarks = remarks(&stores_nothing::stage().unwrap(), &[], Arch::SM_80);
+    assert_eq!(line_of(&remarks, RemarkKind::Missed, &["has stored nothing"]), FORGOTTEN);
+}

@@ -115,6 +115,10 @@ fn arithmetic(t: &mut Table) {
         t.compute(ADA, "max", 2, "flags(nan xorsign_abs)", ty, ty);
     }
     t.compute(ADA, "max", 2, "flags(nan xorsign_abs)", "f32", "f32");
+    for ty in ["f64", "2xf64"] {
+        t.compute(ALL, "min", 2, "flags(nan)", ty, ty);
+        t.compute(ALL, "max", 2, "flags(nan)", ty, ty);
+    }
     t.compute(ALL, "add", 2, "flags(sat)", "i32", "i32");
     t.compute(ALL, "sub", 2, "flags(sat)", "i32", "i32");
     for ty in INTS {

@@ -48,6 +48,14 @@ impl Verifier<'_> {
     /// Only what a program can do stands in a function of the tile level.
     pub(super) fn tile_level(&mut self) {
         let func = self.func;
+        if let Some(threads) = func.launch.total_threads()
+            && !threads.is_multiple_of(32)
+        {
+            self.loc = func.walk().first().map_or(self.loc, |&op| func.op(op).loc);
+            self.report(format!(
+                "a program of {threads} threads; a kernel on tiles has whole warps, expected a multiple of 32"
+            ));
+        }
         for op in func.walk() {
             let data = func.op(op);
             if data.info().group != Group::Program && !is_uniform(data) {

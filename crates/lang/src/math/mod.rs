@@ -28,7 +28,7 @@
 //! round once, except for the fast forms that are an instruction of the hardware. The bounds hold on an H200 for every argument there
 //! is (`results/h200/math.json`; `pow` on samples).
 //!
-//! Limits: no f64. Accurate `sin` and `cos` branch for arguments above 65536.
+//! Limits: of f64 only `sqrt`. Accurate `sin` and `cos` branch for arguments above 65536.
 
 mod activations;
 mod error_function;
@@ -39,7 +39,7 @@ mod roots;
 mod trigonometric;
 
 use half::{bf16, f16};
-use tilewright_ir::{Element as Kind, Flags, Opcode};
+use tilewright_ir::{Element as Kind, Flags, Opcode, Round};
 
 use crate::element::Element;
 use crate::tile::{self, Tile, TileOperand};
@@ -484,3 +484,33 @@ macro_rules! sin_cos {
 }
 
 sin_cos!(f32 f16 bf16);
+
+impl Val<f64> {
+    /// The square root, correctly rounded.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    /// /// The length of each row.
+    /// #[kernel]
+    /// fn lengths(x: View<f64, 2>, out: View<f64, 2>, columns: u32) {
+    ///     let x = x.partition([4, columns]).load();
+    ///     out.partition([4, 1]).store((x * x).sum(1).sqrt());
+    /// }
+    /// lengths::stage(256)?;
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn sqrt(self) -> Val<f64> {
+        self.unary(Opcode::Sqrt, [Round::Nearest.into()])
+    }
+}
+
+impl Tile<f64> {
+    /// The square roots, correctly rounded.
+    #[must_use]
+    #[track_caller]
+    pub fn sqrt(self) -> Tile<f64> {
+        tile::unary(self, |x: Val<f64>| x.sqrt())
+    }
+}

@@ -409,7 +409,7 @@ impl<T: Element> Tile<T> {
         unary(self, |x: Val<T>| x.cast_rounded::<U>(round))
     }
 
-    /// Converts, clamping to the range of the new type instead of wrapping.
+    /// Converts, clamping to the range of the new type, as [`Val::cast_saturating`] does.
     #[must_use]
     #[track_caller]
     pub fn cast_saturating<U: Element>(self) -> Tile<U> {

@@ -315,7 +315,7 @@ impl Lowering<'_> {
         };
         let stored: Vec<Value> = [a, b].into_iter().filter(|&factor| !self.is_staged(factor)).collect();
         let rooms = stored.iter().map(|&factor| room(self, factor)).sum();
-        self.scratch.make_room(rooms);
+        self.scratch.make_room(rooms, self.loc);
         let (left, right) = (self.stored(a, 1, atom.a), self.stored(b, 0, atom.b));
         // Not one by one as they are stored: the barrier before the second one would forget that the first is still to be read.
         [&left, &right]
@@ -579,7 +579,7 @@ impl Lowering<'_> {
         let layout = self.layout(data.results[0]);
         let sums = self.tile_in(c, &layout);
         let room = |this: &Self, value: Value| this.shape(value).elements() * bytes(this.element(value)) + 16;
-        self.scratch.make_room(room(self, a) + room(self, b));
+        self.scratch.make_room(room(self, a) + room(self, b), self.loc);
         let ((piece_a, left), (piece_b, right)) = (self.in_rows(a), self.in_rows(b));
         if self.team().blocks > 1 {
             self.cluster_barrier();

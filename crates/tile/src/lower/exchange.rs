@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use tilewright_ir::{Align, Bytes, Element, Flags, Opcode, Space, Type, Value};
+use tilewright_ir::{Align, Bytes, Element, Flags, Loc, Opcode, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
@@ -24,6 +24,8 @@ pub(super) struct Scratch {
     /// Bytes in all, and where the next piece starts.
     size: u32,
     next: u32,
+    /// The line of the source that made it as large as it is.
+    cause: Loc,
     pending: Vec<(Range<u32>, bool)>,
     /// Whether this block has told the others that it runs, and nobody has waited for them yet.
     pub(super) announced: bool,
@@ -155,21 +157,27 @@ impl Scratch {
     }
 
     /// Makes sure that the next pieces, so many bytes together, do not overlap each other.
-    pub(super) fn make_room(&mut self, bytes: u32) {
+    pub(super) fn make_room(&mut self, bytes: u32, cause: Loc) {
         if self.next + bytes > TURN.max(self.size) {
             self.next = 0;
         }
-        self.size = self.size.max(self.next + bytes);
+        self.grow(self.next + bytes, cause);
     }
 
-    fn take(&mut self, bytes: u32) -> Range<u32> {
+    fn grow(&mut self, end: u32, cause: Loc) {
+        if end > self.size {
+            (self.size, self.cause) = (end, cause);
+        }
+    }
+
+    fn take(&mut self, bytes: u32, cause: Loc) -> Range<u32> {
         let bytes = bytes.next_multiple_of(16);
         if self.next + bytes > TURN.max(self.size) {
             self.next = 0;
         }
         let piece = self.next..self.next + bytes;
         self.next = piece.end;
-        self.size = self.size.max(piece.end);
+        self.grow(piece.end, cause);
         piece
     }
 
@@ -200,7 +208,7 @@ impl Scratch {
 impl Lowering<'_> {
     /// A piece of shared memory for an exchange, and its address.
     pub(super) fn scratch(&mut self, bytes: u32) -> (Range<u32>, Value) {
-        let piece = self.scratch.take(bytes);
+        let piece = self.scratch.take(bytes, self.loc);
         let base = match self.scratch.base {
             Some(base) => base,
             None => {
@@ -215,10 +223,12 @@ impl Lowering<'_> {
         (piece, address)
     }
 
-    /// Gives the scratch memory its final size.
+    /// Gives the scratch memory its final size, and the line that needs so much.
     pub(super) fn place_scratch(&mut self) {
         if let Some(op) = self.scratch.base.and_then(|base| self.builder.func.def_op(base)) {
-            self.builder.func.op_mut(op).set(Bytes(self.scratch.size.max(16)));
+            let data = self.builder.func.op_mut(op);
+            data.set(Bytes(self.scratch.size.max(16)));
+            data.loc = self.scratch.cause;
         }
     }
 

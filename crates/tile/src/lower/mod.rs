@@ -49,8 +49,8 @@ use std::rc::Rc;
 
 use tilewright_hardware::Arch;
 use tilewright_ir::{
-    Align, Attr, Builder, Bytes, Constant, Element, Func, Group, Loc, Op, OpData, Opcode, Region, Special,
-    Type, Value, canonical,
+    AccessKind, Align, Attr, Builder, Bytes, Constant, Element, Func, Group, Loc, Op, OpData, Opcode, Region,
+    Special, Type, Value, canonical,
 };
 use tilewright_passes::{Alignment, Context, Remark, RemarkKind};
 
@@ -92,6 +92,21 @@ pub enum LowerError {
         /// `file:line:column` in the Rust source, if known.
         location: Option<String>,
     },
+    /// Threads hand each other more than their block has room for.
+    #[error(
+        "{}threads exchange elements of tiles here, through {found} bytes of shared memory in all, and a block of {arch} has {limit}; take smaller tiles",
+        .location.as_ref().map(|at| format!("{at}: ")).unwrap_or_default()
+    )]
+    SharedMemory {
+        /// Bytes that the block would need.
+        found: u32,
+        /// Bytes that it can have.
+        limit: u32,
+        /// The chip.
+        arch: Arch,
+        /// `file:line:column` of the largest exchange in the Rust source, if known.
+        location: Option<String>,
+    },
 }
 
 /// Lowers a function of the tile level for a chip.
@@ -130,6 +145,8 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
     let func = joined.as_ref().unwrap_or(func);
     let align = Alignment::of(func);
     let mut context = Context::default();
+    pressure::check(func, threads::team(func, arch, &align), &mut context)?;
+    note_idle(func, &mut context);
     for &mechanism in Mechanism::of(arch) {
         // What exchanges need is known afterwards; what runs ahead gets the rest.
         let mut scratch = 0;
@@ -158,20 +175,58 @@ pub fn lower(func: &Func, arch: Arch) -> Result<Lowered, LowerError> {
     let (lowered, used) = lower_with(func, arch, align.clone(), None, (fetch::EXCHANGES, context.clone()))?;
     let has_begun = |&op: &Op| lowered.func.op(op).code == Opcode::CpAsync;
     if used <= fetch::EXCHANGES || !lowered.func.walk().iter().any(has_begun) {
-        return Ok(lowered);
+        return fitting(lowered, arch);
     }
     // What begins before its place in the text gets what exchanges leave.
-    lower_with(func, arch, align, None, (used, context)).map(|(lowered, _)| lowered)
+    fitting(lower_with(func, arch, align, None, (used, context))?.0, arch)
+}
+
+/// Says so if nothing that a function computes leaves it.
+fn note_idle(func: &Func, context: &mut Context) {
+    let ops = func.walk();
+    let acts = |&op: &Op| {
+        let data = func.op(op);
+        let writes = data.info().effects.accesses.iter().any(|access| access.kind != AccessKind::Read);
+        writes || data.code == Opcode::Assert
+    };
+    // The last with a place in the source, which a terminator may not have.
+    let last = ops.iter().rev().map(|&op| func.op(op).loc).find(|&loc| func.locations.get(loc).is_some());
+    if let Some(loc) = last.filter(|_| !ops.iter().any(acts)) {
+        let what = "the kernel ends here and has stored nothing, so what it computes is dropped";
+        context.remark("tile", func, loc, RemarkKind::Missed, what.to_owned());
+    }
+}
+
+/// What was lowered, if a block has the shared memory for it.
+fn fitting(lowered: Lowered, arch: Arch) -> Result<Lowered> {
+    let func = &lowered.func;
+    let mut pieces: Vec<(u32, u32, Loc)> = shared(func, &func.walk()).collect();
+    // As they will lie: the most aligned first.
+    pieces.sort_by_key(|&(_, align, _)| std::cmp::Reverse(align));
+    let place = |end: u32, &(bytes, align, _): &(u32, u32, Loc)| {
+        end.checked_next_multiple_of(align).and_then(|start| start.checked_add(bytes)).unwrap_or(u32::MAX)
+    };
+    let (found, limit) = (pieces.iter().fold(0, place), arch.limits().shared_per_block);
+    if found <= limit {
+        return Ok(lowered);
+    }
+    let largest = pieces.iter().max_by_key(|(bytes, ..)| *bytes);
+    let location = largest.and_then(|&(.., loc)| func.locations.get(loc)).map(|at| at.to_string());
+    Err(LowerError::SharedMemory { found, limit, arch, location })
+}
+
+/// The shared memory that ops of a function reserve: bytes, alignment, and the place in the source that needs it.
+fn shared(func: &Func, ops: &[Op]) -> impl Iterator<Item = (u32, u32, Loc)> {
+    let ops = ops.iter().map(|&op| func.op(op)).filter(|data| data.code == Opcode::Shared);
+    ops.map(|data| {
+        let (Bytes(bytes), Align(align)) = (data.get().unwrap_or(Bytes(0)), data.get().unwrap_or(Align(1)));
+        (bytes, align.max(1), data.loc)
+    })
 }
 
 /// Shared memory that ops of a function reserve, with what alignment may cost.
 fn shared_bytes(func: &Func, ops: &[Op]) -> u32 {
-    let ops = ops.iter().map(|&op| func.op(op)).filter(|data| data.code == Opcode::Shared);
-    ops.map(|data| {
-        let (Bytes(bytes), Align(align)) = (data.get().unwrap_or(Bytes(0)), data.get().unwrap_or(Align(1)));
-        bytes.next_multiple_of(align.max(16))
-    })
-    .sum()
+    shared(func, ops).map(|(bytes, align, _)| bytes.next_multiple_of(align.max(16))).sum()
 }
 
 /// With loads that run ahead, or without, and so much shared memory for exchanges; and how much they took.

@@ -1,12 +1,58 @@
-//! What takes registers beside the largest tile.
+//! What takes registers: the largest tile, and what there is beside it.
 //!
 //! The number of threads and their registers are chosen before anything is lowered, by what the function says. These are the questions that are
 //! asked of it; answers are estimates, since the assembler has the last word.
 
 use tilewright_ir::{Func, Op, Opcode, Type, Value};
+use tilewright_passes::{Context, RemarkKind};
 
 use super::assign::{accessed, bytes, is_free};
 use super::join::each_by_one;
+use super::layout::Team;
+use super::{LowerError, Result};
+
+/// What a multiprocessor has for all threads, and the most that one of them gets.
+const REGISTERS: u32 = 65536;
+const REGISTERS_OF_THREAD: u32 = 255;
+
+/// The most that a thread holds of a tile, in registers or not. Each element is code of its own: beyond this, compiling takes minutes, and
+/// what comes out lives in memory.
+const WORDS_OF_THREAD: u32 = 4096;
+
+/// Says which tile is more than the registers of its threads hold, or refuses it.
+pub(super) fn check(func: &Func, team: Team, context: &mut Context) -> Result<()> {
+    let threads = 32 * team.warps;
+    let words = |value: Value| match func.ty(value) {
+        Type::Tile(element, shape) if !is_free(func, value) => {
+            shape.elements().div_ceil(threads * team.blocks).saturating_mul(bytes(element).div_ceil(4))
+        }
+        _ => 0,
+    };
+    let made = |op: Op| func.op(op).results.iter().map(move |&value| (op, value));
+    // The first of the largest.
+    let largest = func.walk().into_iter().flat_map(made).map(|(op, value)| (op, value, words(value)));
+    let Some((op, value, words)) = largest.reduce(|a, b| if b.2 > a.2 { b } else { a }) else {
+        return Ok(());
+    };
+    let (data, ty) = (func.op(op), func.ty(value));
+    let registers = (REGISTERS / threads).min(REGISTERS_OF_THREAD);
+    if words > WORDS_OF_THREAD {
+        return Err(LowerError::Unsupported {
+            op: data.info().mnemonic,
+            problem: format!(
+                "makes a {ty}, {words} registers of each of {threads} threads, which have {registers}; take smaller tiles, one after the other in a loop or by more programs"
+            ),
+            location: func.locations.get(data.loc).map(|at| at.to_string()),
+        });
+    }
+    if words > registers {
+        let message = format!(
+            "this {ty} is {words} registers of each of {threads} threads, which have {registers}: much of it will be in memory; smaller tiles, in a loop or by more programs, are faster"
+        );
+        context.remark("tile", func, data.loc, RemarkKind::Missed, message);
+    }
+    Ok(())
+}
 
 /// Bytes that a loop keeps for each element of its largest tiles, which have more than half of so many elements: what it carries, what it uses
 /// from before, and what it loads, halves as the f32 that they are computed with. Of the loop that keeps most; zero if none carries such a tile.
@@ -70,5 +116,5 @@ pub(super) fn moves_halves(func: &Func) -> bool {
 }
 
 fn is_wide(func: &Func, tile: Value, elements: u32) -> bool {
-    func.ty(tile).shape().is_some_and(|shape| 2 * shape.elements() > elements)
+    func.ty(tile).shape().is_some_and(|shape| shape.elements() > elements / 2)
 }

@@ -83,7 +83,7 @@ impl Work {
         let is_wide = |op: &Op| {
             let data = func.op(*op);
             let shape = data.results.first().and_then(|&tile| func.ty(tile).shape());
-            data.code == Opcode::TileLoad && shape.is_some_and(|shape| 2 * shape.elements() > elements)
+            data.code == Opcode::TileLoad && shape.is_some_and(|shape| shape.elements() > elements / 2)
         };
         let kept = kept_by_loops(func, elements);
         Work {

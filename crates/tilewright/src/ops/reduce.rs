@@ -10,7 +10,8 @@
 //! | largest absolute value, Euclidean norm | 0 | NaN |
 //! | index of the largest or smallest | `u32::MAX` | the first NaN |
 //!
-//! Of equal numbers the first one's index counts; 0 and -0 are equal. Results are in memory of their own.
+//! Of equal numbers the first one's index counts; 0 and -0 are equal. Results are in memory of their own. Products that leave the range of f32
+//! (on the CPU f64) before all numbers are multiplied do not come back: infinity times a zero is NaN.
 
 use tilewright_kernels::ops::{self as kernels, Kind};
 

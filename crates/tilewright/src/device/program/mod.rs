@@ -167,11 +167,15 @@ impl Body {
                 *exact = u32::try_from(view.extents[axis]).unwrap_or(0);
             }
         }
-        overlap::check(&self.slots, passed).map_err(|shared| DeviceError::Overlap {
-            kernel: self.name.to_string(),
-            written: self.slots[shared.written].name.clone(),
-            other: self.slots[shared.other].name.clone(),
-            found: shared.found,
+        overlap::check(&self.slots, passed).map_err(|shared| {
+            let (kernel, written) = (self.name.to_string(), self.slots[shared.written].name.clone());
+            if shared.written == shared.other {
+                let expected = "each element once, since the kernel writes them; check strides".to_owned();
+                let (number, found) = (shared.written + 1, shared.found);
+                return DeviceError::Argument { kernel, number, name: written, found, expected };
+            }
+            let other = self.slots[shared.other].name.clone();
+            DeviceError::Overlap { kernel, written, other, found: shared.found }
         })?;
         Ok(key)
     }
