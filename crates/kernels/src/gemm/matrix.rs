@@ -234,10 +234,21 @@ fn zero<T: LangElement>() -> Val<T> {
     val(0.0f32).cast()
 }
 
+/// Zero instead of NaN, which alone differs from itself.
+#[device]
+fn number_or_zero<R: Number>(value: Val<R>) -> Val<R> {
+    let itself = value;
+    select(value == itself, value, zero::<R>())
+}
+
 /// Converts a result: to nearest, ties to even, and to the largest number instead of beyond it where the type has no infinity.
 #[track_caller]
 pub(super) fn narrow<R: Number, T: LangElement>(value: Val<R>) -> Val<T> {
     match T::ELEMENT {
+        Element::I8 | Element::U8 | Element::I32 if R::ELEMENT == Element::F64 => {
+            // NaN of f64 would be the least integer, where that of f32 is zero.
+            number_or_zero(value).cast_rounded(Round::Nearest)
+        }
         Element::I8 | Element::U8 | Element::I32 if R::ELEMENT.is_float() => {
             value.cast_rounded(Round::Nearest)
         }
@@ -308,6 +319,9 @@ mod tests {
             assert_eq!(to_u8, [0, 2, 2, 0, 0, 127, 128, 255, 0, 0, 255, 0]);
             let to_i32 = converted::<f32, i32>(arch, |sim| Arg::Buffer(sim.upload(&floats)), n);
             let expected = [0, 2, 2, 0, -2, 127, 128, 300, -128, -300, i32::MAX, 0i32];
+            assert_eq!(to_i32, expected.map(i32::to_le_bytes).as_flattened());
+            let doubles = floats.map(f64::from);
+            let to_i32 = converted::<f64, i32>(arch, |sim| Arg::Buffer(sim.upload(&doubles)), n);
             assert_eq!(to_i32, expected.map(i32::to_le_bytes).as_flattened());
             let whole = [0i32, -1, 127, 128, -128, -129, i32::MAX, i32::MIN];
             let to_i8 = converted::<i32, i8>(arch, |sim| Arg::Buffer(sim.upload(&whole)), 8);
