@@ -398,7 +398,7 @@ fn draw_epilogue(
             element,
             placement(random, n),
         ),
-        _ => Composed { random, types, extents: [m, n, batch], exact, parts: 0, products: 0 }.draw(new()),
+        _ => Composed { random, types, extents: [m, n, batch], exact, parts: 0, products: 0 }.draw(&new()),
     };
     let scalar = |name: String| {
         let value = match name.as_str() {
@@ -440,7 +440,7 @@ impl Formula for Twist {
 }
 
 impl Composed<'_> {
-    fn draw(mut self, start: Epilogue) -> Epilogue {
+    fn draw(mut self, start: &Epilogue) -> Epilogue {
         let wide = self.types.accumulate == Element::F64;
         let pairs = !self.exact && !wide && self.random.once_in(5);
         if pairs {
