@@ -5,9 +5,10 @@
 //! * pairs of 16-bit and 8-bit floats convert two at a time where the instruction exists, which is also how single 8-bit and
 //!   smaller floats convert: in a pair with zero;
 //! * 8-bit floats and bf16 widen through f16 and f32, which is exact;
-//! * to bf16 from f64 and from integers of more than 24 bits there is no instruction before sm_90. Then the value is first
-//!   rounded *to odd* in f32: towards zero, with the last bit set if anything was lost. Rounding that to bf16 gives the result
-//!   of rounding once, since f32 has more than two bits to spare.
+//! * before sm_89 nothing converts 8-bit floats, and their bits are put together from those of f16 and f32;
+//! * to bf16 from f64 and from integers of more than 24 bits there is no instruction before sm_90, and to 8-bit floats there never is.
+//!   Then the value is first rounded *to odd* in f32: towards zero, with the last bit set if anything was lost. Rounding that to the
+//!   narrow type gives the result of rounding once, since f32 has more than two bits to spare.
 //!
 //! To tf32, ties round away from zero (`rna`, which every chip since sm_80 has) unless the op asks for ties to even.
 
@@ -29,6 +30,29 @@ fn small_pair(element: Element) -> Option<ptx::Type> {
         Element::E2M1 => Some(ptx::Type::E2m1x2),
         Element::UE8M0 => Some(ptx::Type::Ue8m0x2),
         _ => None,
+    }
+}
+
+/// Where the bits of an 8-bit float are, as those who convert without an instruction must know.
+struct Small {
+    mantissa_bits: u32,
+    bias: u32,
+    /// The largest number, as f32.
+    largest: f32,
+}
+
+impl Small {
+    fn of(ty: ptx::Type) -> Option<Small> {
+        match ty {
+            ptx::Type::E4m3x2 => Some(Small { mantissa_bits: 3, bias: 7, largest: 448.0 }),
+            ptx::Type::E5m2x2 => Some(Small { mantissa_bits: 2, bias: 15, largest: 57344.0 }),
+            _ => None,
+        }
+    }
+
+    /// The bits of a power of two as f32, from the exponent that stands in the 8-bit float.
+    fn power(&self, exponent: u32) -> u32 {
+        (exponent + 127 - self.bias) << 23
     }
 }
 
@@ -185,6 +209,13 @@ impl Emitter<'_> {
         let mut out = Words::new();
         for two in lanes.chunks(2) {
             let high = two.get(1).copied();
+            if let Some(small) = Small::of(ty).filter(|_| self.arch.number < 89) {
+                let relu = flags.has(Flags::RELU);
+                let low = self.lane_to_small(two[0], source, &small, relu)?;
+                let high = high.map(|high| self.lane_to_small(high, source, &small, relu)).transpose()?;
+                out.push(Word::Reg(self.bytes_to_half(low, high)));
+                continue;
+            }
             if source == Element::F16 && matches!(ty, ptx::Type::E4m3x2 | ptx::Type::E5m2x2) {
                 let pair =
                     self.packed(&[two[0], high.unwrap_or(Word::Imm(0))], Type::Vector(Element::F16, 2));
@@ -194,9 +225,9 @@ impl Emitter<'_> {
                 out.push(Word::Reg(to));
                 continue;
             }
-            let low = self.lane_as_f32(two[0], source)?;
+            let low = self.lane_as_near_f32(two[0], source)?;
             let high = match high {
-                Some(high) => self.lane_as_f32(high, source)?,
+                Some(high) => self.lane_as_near_f32(high, source)?,
                 None => Word::Imm(0),
             };
             let width = if ty == ptx::Type::E2m1x2 { Width::B8 } else { Width::B16 };
@@ -270,8 +301,13 @@ impl Emitter<'_> {
                 if out.len() >= count {
                     break;
                 }
-                let word = self.new_reg(Width::B32);
-                self.push(Opcode::Cvt, &[M::Rn, wide.into(), small.into()], [word.into(), pair.into()]);
+                let word = if self.arch.number < 89 && Small::of(small).is_some() {
+                    self.halves_of_small(small, pair)
+                } else {
+                    let word = self.new_reg(Width::B32);
+                    self.push(Opcode::Cvt, &[M::Rn, wide.into(), small.into()], [word.into(), pair.into()]);
+                    word
+                };
                 for lane in self.lanes(&[Word::Reg(word)], Type::Vector(via, 2)) {
                     if out.len() < count {
                         out.push(self.convert_lane(lane, via, target, round, flags)?);
@@ -280,6 +316,97 @@ impl Emitter<'_> {
             }
         }
         Ok(out)
+    }
+
+    /// Two f16 in a word from two 8-bit floats, by their bits.
+    fn halves_of_small(&mut self, ty: ptx::Type, pair: Symbol) -> Symbol {
+        let [bytes, spread] = [0; 2].map(|_| self.new_reg(Width::B32));
+        self.push(Opcode::Cvt, &[M::U32, M::U16], [bytes.into(), pair.into()]);
+        // Each byte becomes the upper one of a half. That is all for e5m2, which is an f16 with less mantissa.
+        self.push(Opcode::Prmt, &[M::B32], [spread.into(), bytes.into(), 0.into(), 0x1404.into()]);
+        if ty == ptx::Type::E5m2x2 {
+            return spread;
+        }
+        // e4m3 has one bit of exponent less, and a bias that is smaller by 8: shifted by that bit, it is a 256th of itself as an f16. The
+        // carry of its NaN, all ones, sets the bit that makes it one of f16.
+        let [sign, size, carry, nan, joined, bits] = [0; 6].map(|_| self.new_reg(Width::B32));
+        self.push(Opcode::And, &[M::B32], [sign.into(), spread.into(), 0x8000_8000_u32.into()]);
+        self.push(Opcode::And, &[M::B32], [size.into(), spread.into(), 0x7f00_7f00_u32.into()]);
+        let shifted = self.new_reg(Width::B32);
+        self.push(Opcode::Shr, &[M::U32], [shifted.into(), size.into(), 1.into()]);
+        self.push(Opcode::Add, &[M::U32], [carry.into(), shifted.into(), 0x0080_0080_u32.into()]);
+        self.push(Opcode::And, &[M::B32], [nan.into(), carry.into(), 0x4000_4000_u32.into()]);
+        self.push(Opcode::Or, &[M::B32], [joined.into(), shifted.into(), nan.into()]);
+        self.push(Opcode::Or, &[M::B32], [bits.into(), joined.into(), sign.into()]);
+        let [scale, value] = [0; 2].map(|_| self.new_reg(Width::B32));
+        self.push(Opcode::Mov, &[M::B32], [scale.into(), 0x5c00_5c00_u32.into()]);
+        self.push(Opcode::Mul, &[M::Rn, M::F16X2], [value.into(), bits.into(), scale.into()]);
+        value
+    }
+
+    /// The bits of the nearest 8-bit float, in the lowest byte of a word: the largest number instead of one beyond it.
+    fn lane_to_small(
+        &mut self,
+        word: Word,
+        source: Element,
+        small: &Small,
+        relu: bool,
+    ) -> Result<Symbol, CodegenError> {
+        let value = self.lane_as_near_f32(word, source)?;
+        let mut value = self.in_reg(value, Width::B32);
+        if relu {
+            let positive = self.new_reg(Width::B32);
+            self.push(Opcode::Max, &[M::Nan, M::F32], [positive.into(), value.into(), 0.0f32.into()]);
+            value = positive;
+        }
+        let [magnitude, size] = [0; 2].map(|_| self.new_reg(Width::B32));
+        self.push(Opcode::Abs, &[M::F32], [magnitude.into(), value.into()]);
+        self.push(Opcode::Min, &[M::F32], [size.into(), magnitude.into(), small.largest.into()]);
+        // Rounded where the mantissa ends, ties to even: a carry goes on to the exponent, which then only has the wrong bias.
+        let cut = 23 - small.mantissa_bits;
+        let [odd, last, up, rounded, kept, normal] = [0; 6].map(|_| self.new_reg(Width::B32));
+        self.push(Opcode::Shr, &[M::U32], [odd.into(), size.into(), cut.into()]);
+        self.push(Opcode::And, &[M::B32], [last.into(), odd.into(), 1.into()]);
+        self.push(Opcode::Add, &[M::U32], [up.into(), size.into(), ((1u32 << (cut - 1)) - 1).into()]);
+        self.push(Opcode::Add, &[M::U32], [rounded.into(), up.into(), last.into()]);
+        self.push(Opcode::Shr, &[M::U32], [kept.into(), rounded.into(), cut.into()]);
+        self.push(Opcode::Sub, &[M::U32], [normal.into(), kept.into(), (small.power(0) >> cut).into()]);
+        // Below the least normal number, an addition rounds: the sum's last bit is worth what the last of the 8-bit float is.
+        let [sum, tiny, bits, sign, signed, result] = [0; 6].map(|_| self.new_reg(Width::B32));
+        let large = small.power(1 + cut);
+        self.push(Opcode::Add, &[M::Rn, M::F32], [sum.into(), size.into(), f32::from_bits(large).into()]);
+        self.push(Opcode::Sub, &[M::U32], [tiny.into(), sum.into(), large.into()]);
+        let [is_tiny, is_nan] = [0; 2].map(|_| self.new_reg(Width::Pred));
+        let least = f32::from_bits(small.power(1));
+        self.push(Opcode::Setp, &[M::Lt, M::F32], [is_tiny.into(), size.into(), least.into()]);
+        self.push(Opcode::Selp, &[M::B32], [bits.into(), tiny.into(), normal.into(), is_tiny.into()]);
+        let byte = self.new_reg(Width::B32);
+        self.push(Opcode::Shr, &[M::U32], [byte.into(), value.into(), 24.into()]);
+        self.push(Opcode::And, &[M::B32], [sign.into(), byte.into(), 0x80.into()]);
+        self.push(Opcode::Or, &[M::B32], [signed.into(), bits.into(), sign.into()]);
+        self.push(Opcode::Setp, &[M::NanTest, M::F32], [is_nan.into(), value.into(), value.into()]);
+        self.push(Opcode::Selp, &[M::B32], [result.into(), 0x7f.into(), signed.into(), is_nan.into()]);
+        Ok(result)
+    }
+
+    /// A register of 16 bits from the lowest bytes of two words, or of one.
+    fn bytes_to_half(&mut self, low: Symbol, high: Option<Symbol>) -> Symbol {
+        let mut both = low;
+        if let Some(high) = high {
+            both = self.new_reg(Width::B32);
+            self.push(Opcode::Prmt, &[M::B32], [both.into(), low.into(), high.into(), 0x0040.into()]);
+        }
+        let half = self.new_reg(Width::B16);
+        self.push(Opcode::Cvt, &[M::U16, M::U32], [half.into(), both.into()]);
+        half
+    }
+
+    /// f32 that rounds to any float of at most 22 bits as the value itself would.
+    fn lane_as_near_f32(&mut self, word: Word, from: Element) -> Result<Word, CodegenError> {
+        if from == Element::F64 || (from.is_int() && from.bits() > 16) {
+            return Ok(self.rounded_to_odd(word, from));
+        }
+        self.lane_as_f32(word, from)
     }
 
     fn lane_as_f32(&mut self, word: Word, from: Element) -> Result<Word, CodegenError> {
@@ -351,12 +478,7 @@ impl Emitter<'_> {
                 return self.convert_lane(wide, Element::F32, to, round, flags);
             }
             (_, Element::BF16) if from != Element::F32 => {
-                let short = from.is_int() && from.bits() <= 16;
-                let source = if short {
-                    self.convert_lane(word, from, Element::F32, None, Flags::NONE)?
-                } else {
-                    self.rounded_to_odd(word, from)
-                };
+                let source = self.lane_as_near_f32(word, from)?;
                 return self.convert_lane(source, Element::F32, to, round, flags);
             }
             (Element::F32, Element::F16 | Element::BF16) => {

@@ -71,6 +71,10 @@ fn wrong_input_is_one_line_and_exit_code_2() {
         refused(arguments);
     }
     assert!(refused(&["layout", "complement((2,4):(1,1))"]).contains("not injective"));
+    assert!(
+        refused(&["cache"]).contains("`cache` takes a command, and none was given; expected one of list, ")
+    );
+    assert!(refused(&["bench"]).contains("gemm, "));
     assert!(!Path::new("unused.svg").exists());
 }
 
@@ -453,6 +457,8 @@ fn a_product_is_explained_for_any_gpu() {
         (&["vector_add", "--shape", "8x8x8"], "explain gemm --shape 8x8x8"),
         (&["vector_add", "--gpu", "a100"], "--shape"),
         (&["gemm", "--shape", "8x8"], "expected extents"),
+        (&["gemm", "--shape", "4294967296x8x8"], "expected extents below 2^31"),
+        (&["gemm", "--shape", "2147483392x2147483392x8"], "compute it in parts"),
         (&["gemm", "--shape", "8x8x8", "--gpu", "voodoo2"], "expected one of h200"),
         (&["gemm", "--shape", "8x8x8", "--arch", "sm_80"], "--gpu NAME"),
         (&["gemm", "--shape", "8x8x8", "--algorithm", "magic"], "the name of a family"),

@@ -230,9 +230,9 @@ fn conversions(t: &mut Table) {
         }
         for small in ["e4m3", "e5m2"] {
             for lanes in ["", "2x", "4x", "8x", "3x"] {
-                t.compute(ADA, "cvt", 1, "", &format!("{lanes}{small}"), &format!("{lanes}{from}"));
+                t.compute(ALL, "cvt", 1, "", &format!("{lanes}{small}"), &format!("{lanes}{from}"));
                 if from != "bool" {
-                    t.compute(ADA, "cvt", 1, "", &format!("{lanes}{from}"), &format!("{lanes}{small}"));
+                    t.compute(ALL, "cvt", 1, "", &format!("{lanes}{from}"), &format!("{lanes}{small}"));
                 }
                 if from == "bool" {
                     break;
@@ -241,11 +241,11 @@ fn conversions(t: &mut Table) {
         }
     }
     for lanes in ["", "2x", "4x"] {
-        t.compute(ADA, "cvt", 1, "", &format!("{lanes}e4m3"), &format!("{lanes}e5m2"));
-        t.compute(ADA, "cvt", 1, "", &format!("{lanes}e5m2"), &format!("{lanes}e4m3"));
+        t.compute(ALL, "cvt", 1, "", &format!("{lanes}e4m3"), &format!("{lanes}e5m2"));
+        t.compute(ALL, "cvt", 1, "", &format!("{lanes}e5m2"), &format!("{lanes}e4m3"));
     }
-    t.compute(ADA, "cvt", 1, "flags(relu)", "4xf32", "4xe4m3");
-    t.compute(ADA, "cvt", 1, "flags(relu)", "4xf16", "4xe5m2");
+    t.compute(ALL, "cvt", 1, "flags(relu)", "4xf32", "4xe4m3");
+    t.compute(ALL, "cvt", 1, "flags(relu)", "4xf16", "4xe5m2");
     for lanes in ["2x", "4x", "8x"] {
         t.compute(BLACKWELL, "cvt", 1, "", &format!("{lanes}f32"), &format!("{lanes}e2m1"));
         t.compute(BLACKWELL, "cvt", 1, "", &format!("{lanes}e2m1"), &format!("{lanes}f32"));

@@ -52,6 +52,20 @@ pub enum GemmError {
         /// The largest that works.
         limit: u64,
     },
+    /// Extents of which each is possible, but not all together.
+    #[error(
+        "{m} x {n} x {k} in a batch of {batch} has more tiles than kernels can number with 32 bits; compute it in parts"
+    )]
+    TooManyTiles {
+        /// Rows of the result.
+        m: u32,
+        /// Columns of the product.
+        n: u32,
+        /// Steps of the sums.
+        k: u32,
+        /// Members of the batch.
+        batch: u32,
+    },
     /// An epilogue that cannot be computed, or not with these types or this configuration.
     #[error("the epilogue cannot be computed: {reason}")]
     Epilogue {

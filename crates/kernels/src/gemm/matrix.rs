@@ -234,10 +234,21 @@ fn zero<T: LangElement>() -> Val<T> {
     val(0.0f32).cast()
 }
 
+/// Zero instead of NaN, which alone differs from itself.
+#[device]
+fn number_or_zero<R: Number>(value: Val<R>) -> Val<R> {
+    let itself = value;
+    select(value == itself, value, zero::<R>())
+}
+
 /// Converts a result: to nearest, ties to even, and to the largest number instead of beyond it where the type has no infinity.
 #[track_caller]
 pub(super) fn narrow<R: Number, T: LangElement>(value: Val<R>) -> Val<T> {
     match T::ELEMENT {
+        Element::I8 | Element::U8 | Element::I32 if R::ELEMENT == Element::F64 => {
+            // NaN of f64 would be the least integer, where that of f32 is zero.
+            number_or_zero(value).cast_rounded(Round::Nearest)
+        }
         Element::I8 | Element::U8 | Element::I32 if R::ELEMENT.is_float() => {
             value.cast_rounded(Round::Nearest)
         }
@@ -256,9 +267,17 @@ mod tests {
 
     #[kernel(threads = 32)]
     fn convert<R: Number, T: LangElement>(x: Global<R>, out: Global<T>, n: Val<u32>) {
-        let i = lane_id();
+        let i = block_id(0) * 32 + lane_id();
         if i < n {
             out.at(i).store(narrow::<R, T>(x.at(i).load()));
+        }
+    }
+
+    #[kernel(threads = 32)]
+    fn widen<T: LangElement>(x: Global<T>, out: Global<f32>, n: Val<u32>) {
+        let i = block_id(0) * 32 + lane_id();
+        if i < n {
+            out.at(i).store(x.at(i).load().cast::<f32>());
         }
     }
 
@@ -268,11 +287,21 @@ mod tests {
         upload: impl Fn(&mut Simulator) -> Arg,
         n: u32,
     ) -> Vec<u8> {
-        let code = Compiler::new(arch).compile(convert::stage::<R, T>().unwrap().func()).unwrap().code;
+        run(&convert::stage::<R, T>().unwrap(), arch, upload, n, T::ELEMENT)
+    }
+
+    fn run(
+        kernel: &Kernel,
+        arch: Arch,
+        upload: impl Fn(&mut Simulator) -> Arg,
+        n: u32,
+        result: Element,
+    ) -> Vec<u8> {
+        let code = Compiler::new(arch).compile(kernel.func()).unwrap().code;
         let module = Module::parse(&code.text).unwrap();
         let mut sim = Simulator::new(Options::default());
-        let (x, out) = (upload(&mut sim), sim.alloc_named("out", (n * T::ELEMENT.bytes()) as usize));
-        let launch = Launch::new(1, 32);
+        let (x, out) = (upload(&mut sim), sim.alloc_named("out", (n * result.bytes()) as usize));
+        let launch = Launch::new(n.div_ceil(32), 32);
         let arguments = [x, Arg::Buffer(out), Arg::U32(n)];
         sim.launch(&module, module.entries()[0], &launch, &arguments).unwrap();
         sim.download::<u8>(out).unwrap()
@@ -291,6 +320,9 @@ mod tests {
             let to_i32 = converted::<f32, i32>(arch, |sim| Arg::Buffer(sim.upload(&floats)), n);
             let expected = [0, 2, 2, 0, -2, 127, 128, 300, -128, -300, i32::MAX, 0i32];
             assert_eq!(to_i32, expected.map(i32::to_le_bytes).as_flattened());
+            let doubles = floats.map(f64::from);
+            let to_i32 = converted::<f64, i32>(arch, |sim| Arg::Buffer(sim.upload(&doubles)), n);
+            assert_eq!(to_i32, expected.map(i32::to_le_bytes).as_flattened());
             let whole = [0i32, -1, 127, 128, -128, -129, i32::MAX, i32::MIN];
             let to_i8 = converted::<i32, i8>(arch, |sim| Arg::Buffer(sim.upload(&whole)), 8);
             assert_eq!(to_i8, [0i8, -1, 127, 127, -128, -128, 127, -128].map(i8::cast_unsigned));
@@ -299,11 +331,60 @@ mod tests {
 
     #[test]
     fn eight_bit_floats_are_converted_as_on_the_host() {
-        let floats =
-            [0.0f32, -0.0, 1.0, 1.0625, 1.1875, 0.001, 0.0009, 447.0, 465.0, -1e9, 60000.0, f32::NAN];
-        let upload = |sim: &mut Simulator| Arg::Buffer(sim.upload(&floats));
+        // Every number of the types, what lies halfway between two, and what lies just beside that.
+        let halfway = |values: [f32; 256]| {
+            let mut all = Vec::new();
+            for pair in values.windows(2) {
+                let middle = f32::midpoint(pair[0], pair[1]);
+                all.extend([pair[0], middle, middle.next_up(), middle.next_down()]);
+            }
+            all
+        };
+        let mut floats = halfway(std::array::from_fn(|bits| E4m3(u8::try_from(bits).unwrap_or(0)).to_f32()));
+        floats.extend(halfway(std::array::from_fn(|bits| E5m2(u8::try_from(bits).unwrap_or(0)).to_f32())));
+        floats.extend([
+            0.0009,
+            447.0,
+            465.0,
+            -1e9,
+            60000.0,
+            f32::MAX,
+            f32::INFINITY,
+            f32::MIN_POSITIVE,
+            1e-40,
+        ]);
+        let n = u32::try_from(floats.len()).unwrap_or(0);
+        let doubles: Vec<f64> = floats.iter().map(|&x| f64::from(x) * (1.0 + f64::EPSILON)).collect();
         // Chips before sm_89 have no instruction for this.
-        assert_eq!(converted::<f32, E4m3>(Arch::SM_90A, upload, 12), floats.map(|x| E4m3::from_f32(x).0));
-        assert_eq!(converted::<f32, E5m2>(Arch::SM_90A, upload, 12), floats.map(|x| E5m2::from_f32(x).0));
+        for arch in [Arch::SM_80, Arch::SM_89, Arch::SM_90A] {
+            let upload = |sim: &mut Simulator| Arg::Buffer(sim.upload(&floats));
+            let expected: Vec<u8> = floats.iter().map(|&x| E4m3::from_f32(x).0).collect();
+            assert_eq!(converted::<f32, E4m3>(arch, upload, n), expected);
+            let expected: Vec<u8> = floats.iter().map(|&x| E5m2::from_f32(x).0).collect();
+            assert_eq!(converted::<f32, E5m2>(arch, upload, n), expected);
+            // Rounded once, not to f32 first.
+            let upload = |sim: &mut Simulator| Arg::Buffer(sim.upload(&doubles));
+            let expected: Vec<u8> = doubles.iter().map(|&x| E4m3::from_f64(x).0).collect();
+            assert_eq!(converted::<f64, E4m3>(arch, upload, n), expected);
+        }
+    }
+
+    #[test]
+    fn eight_bit_floats_are_read_as_on_the_host() {
+        let bytes: [u8; 256] = std::array::from_fn(|bits| u8::try_from(bits).unwrap_or(0));
+        let read = |bytes: Vec<u8>| -> Vec<f32> {
+            let words = bytes.chunks_exact(4).map(|word| word.try_into().unwrap_or_default());
+            words.map(f32::from_le_bytes).collect()
+        };
+        let same = |found: Vec<f32>, expected: [f32; 256]| {
+            let equal = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || (x.is_nan() && y.is_nan());
+            assert!(found.iter().zip(&expected).all(equal), "{found:?}");
+        };
+        for arch in [Arch::SM_80, Arch::SM_89, Arch::SM_90A] {
+            let upload = |sim: &mut Simulator| Arg::Buffer(sim.upload(&bytes));
+            let widened = |kernel: &Kernel| read(run(kernel, arch, upload, 256, Element::F32));
+            same(widened(&widen::stage::<E4m3>().unwrap()), bytes.map(|bits| E4m3(bits).to_f32()));
+            same(widened(&widen::stage::<E5m2>().unwrap()), bytes.map(|bits| E5m2(bits).to_f32()));
+        }
     }
 }

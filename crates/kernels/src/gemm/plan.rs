@@ -22,9 +22,15 @@ pub struct Candidate {
 /// Every algorithm that is worth trying, the best first. Never empty for a problem that makes sense.
 ///
 /// # Errors
-/// If the problem makes no sense, or no kernel multiplies its types on this chip.
+/// If the problem makes no sense, no kernel multiplies its types on this chip, or none can number its tiles.
 pub fn candidates(problem: &Problem, gpu: &Gpu) -> Result<Vec<Candidate>, GemmError> {
     problem.check()?;
+    let all = legal(problem, gpu);
+    if all.is_empty() { Err(unknown(problem, gpu)) } else { Ok(all) }
+}
+
+/// The algorithms for a problem that makes sense.
+fn legal(problem: &Problem, gpu: &Gpu) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     for transposed in [false, true] {
         for (repack_a, repack_b, contiguous) in copies(problem, transposed) {
@@ -46,7 +52,7 @@ pub fn candidates(problem: &Problem, gpu: &Gpu) -> Result<Vec<Candidate>, GemmEr
     }
     // Equal times keep the order in which they were found, so that it is the same every time.
     all.sort_by(|x, y| x.predicted.seconds().total_cmp(&y.predicted.seconds()));
-    if all.is_empty() { Err(unknown(problem, gpu)) } else { Ok(all) }
+    all
 }
 
 /// The best of [`candidates`].
@@ -58,7 +64,12 @@ pub fn plan(problem: &Problem, gpu: &Gpu) -> Result<Candidate, GemmError> {
     all.into_iter().next().ok_or_else(|| unknown(problem, gpu))
 }
 
+/// Why nothing computes a problem that makes sense: its types, or that it is too large, if a small one of the same types is computed.
 fn unknown(problem: &Problem, gpu: &Gpu) -> GemmError {
+    if !legal(&Problem::new(64, 64, 64, problem.types), gpu).is_empty() {
+        let Problem { m, n, k, batch, .. } = *problem;
+        return GemmError::TooManyTiles { m, n, k, batch };
+    }
     let Types { a, b, accumulate, d, .. } = problem.types;
     GemmError::Types {
         a: a.name(),
@@ -293,6 +304,17 @@ mod tests {
                 plan(&Problem::new(64, 64, 64, Types::of(element)), gpu(name)).unwrap_err().to_string();
             assert!(error.starts_with(&format!("there is no product of {element} and {element}")), "{error}");
         }
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_blamed_on_its_types() {
+        let most = 2_147_483_392;
+        for problem in [bf16(most, most, most), Problem { batch: most, ..bf16(300, 300, 300) }] {
+            let error = plan(&problem, gpu("h200")).unwrap_err().to_string();
+            assert!(error.contains("compute it in parts") && error.contains("2147483392"), "{error}");
+        }
+        let nothing = best(&bf16(0, 0, 0)).predicted.seconds();
+        assert!(nothing.is_sign_positive(), "{nothing}");
     }
 
     #[test]

@@ -129,7 +129,9 @@ pub fn repack(problem: &Problem, side: Side, contiguous: Contiguous, offset: u64
     let (tile_lines, tile_length) =
         if straight { (STRAIGHT.0, STRAIGHT.1 * piece) } else { (128 / element.bytes(), DEPTH) };
     let tiles_along = u64_to_u32(leading.div_ceil(u64::from(tile_length)));
-    let tiles_lines = lines.div_ceil(tile_lines);
+    // Copies in a batch of pointers are listed even where there is nothing to copy: somebody reads the list.
+    let listed = list > 0;
+    let tiles_lines = lines.div_ceil(tile_lines).max(u32::from(listed));
     let mut bindings = vec![
         ("lines".to_owned(), Binding::U32(lines)),
         ("length".to_owned(), Binding::U32(length)),
@@ -154,7 +156,7 @@ pub fn repack(problem: &Problem, side: Side, contiguous: Contiguous, offset: u64
         4 => stage::<u32>(&staged, side, contiguous),
         _ => stage::<u64>(&staged, side, contiguous),
     });
-    let launch = (members > 0 && size > 0).then(|| {
+    let launch = (members > 0 && (size > 0 || listed)).then(|| {
         let blocks = tiles_along.saturating_mul(tiles_lines).saturating_mul(members);
         Launch::new(KernelSource { key, stage }, [blocks, 1, 1], bindings)
     });

@@ -19,7 +19,8 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 use comfy_table::{Table, presets};
 
 /// GPU kernels in Rust without a toolchain.
@@ -100,7 +101,8 @@ impl From<serde_json::Error> for Failure {
 /// Runs the program with these arguments, the first being its name.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let is_sim = arguments.get(1).is_some_and(|command| command == "sim");
+    let first = arguments.get(1).cloned().unwrap_or_default();
+    let is_sim = first == "sim";
     let outcome = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => dispatch(arguments.command.unwrap_or(Command::Demo(demo::Options::default()))),
         // Help and version are not errors.
@@ -108,6 +110,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let (text, mut out) = (help.render(), io::stdout());
             let shown = if out.is_terminal() { text.ansi().to_string() } else { text.to_string() };
             write!(out, "{shown}").map_err(Failure::from)
+        }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Failure::Input(missing_command(&first.to_string_lossy())))
         }
         // Exit code 2 of `sim` is kept for findings.
         Err(error) if is_sim => Err(Failure::Machine(one_line(&error.to_string(), "tilewright sim --help"))),
@@ -136,6 +141,14 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Sim(options) => sim::run(&options, &mut out),
     }?;
     Ok(out.flush()?)
+}
+
+/// What to say to whoever names a command that has commands, and none of these: by itself clap only says what it is for.
+fn missing_command(name: &str) -> String {
+    let all = Arguments::command();
+    let inner = all.find_subcommand(name).unwrap_or(&all).get_subcommands();
+    let names: Vec<&str> = inner.map(clap::Command::get_name).filter(|name| *name != "help").collect();
+    format!("`{name}` takes a command, and none was given; expected one of {}", names.join(", "))
 }
 
 /// The first paragraph of a message as one line, without the word `error:`.
@@ -167,8 +180,6 @@ fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -63,7 +63,9 @@ impl FromStr for Shape {
 
     fn from_str(text: &str) -> Result<Shape, String> {
         let wrong = || {
-            format!("found `{text}`, expected extents such as 4096x4096x1024, 512x512x64*8 or 100x100x100+1")
+            format!(
+                "found `{text}`, expected extents below 2^31 such as 4096x4096x1024, 512x512x64*8 or 100x100x100+1"
+            )
         };
         let (rest, pad) = text.trim().split_once('+').map_or((text.trim(), "0"), |parts| parts);
         let (rest, batch) = rest.split_once('*').unwrap_or((rest, "1"));

@@ -243,12 +243,23 @@ fn row(name: &str, chip: ComputeCapability) -> (&'static hardware::Gpu, bool) {
     if let Some(gpu) = named.max_by_key(|gpu| gpu.name.len()) {
         return (gpu, true);
     }
-    let like = match (chip.major, chip.minor) {
-        (8, 0) => "a100",
-        (8, _) => "l40s",
+    (like(chip.major * 10 + chip.minor), false)
+}
+
+/// The row of the chip that is most like those of this number.
+fn like(number: u32) -> &'static hardware::Gpu {
+    let name = match number {
+        80 => "a100",
+        81..90 => "l40s",
         _ => "h100",
     };
-    (hardware::Gpu::named(like).unwrap_or(&hardware::Gpu::ALL[0]), false)
+    hardware::Gpu::named(name).unwrap_or(&hardware::Gpu::ALL[0])
+}
+
+/// The chip that stands for all of an architecture: the first of the table, or the one most like it.
+pub(super) fn of_arch(arch: Arch) -> hardware::Gpu {
+    let first = hardware::Gpu::ALL.iter().find(|gpu| gpu.arch.number == arch.number);
+    hardware::Gpu { arch, ..*first.unwrap_or_else(|| like(arch.number)) }
 }
 
 #[cfg(test)]
@@ -286,6 +297,21 @@ mod tests {
         ] {
             let (gpu, known) = row(name, ComputeCapability { major, minor });
             assert_eq!((gpu.name, known), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn architectures_have_a_chip_that_stands_for_them() {
+        for (arch, expected) in [
+            (Arch::SM_80, "a100"),
+            (Arch::SM_86, "l40s"),
+            (Arch::SM_89, "l40s"),
+            (Arch::SM_90, "h200"),
+            (Arch::SM_90A, "h200"),
+            (Arch::SM_120A, "h100"),
+        ] {
+            let gpu = of_arch(arch);
+            assert_eq!((gpu.name, gpu.arch), (expected, arch), "{arch}");
         }
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Host {
     kind: DeviceKind,
     /// Whether it runs what it is told to.
     runs: bool,
+    /// The chip that it stands for.
+    arch: Arch,
     simulator: Mutex<Simulator>,
 }
 
@@ -41,8 +43,8 @@ impl Drop for HostMemory {
 impl Host {
     pub(super) fn new(kind: DeviceKind, mut options: Options) -> Host {
         // Kernels are compiled for the oldest chip that can run them; they run on the one that the device stands for.
-        options.chip.get_or_insert(Arch::SM_90A);
-        Host { kind, runs: true, simulator: Mutex::new(Simulator::new(options)) }
+        let arch = *options.chip.get_or_insert(Arch::SM_90A);
+        Host { kind, runs: true, arch, simulator: Mutex::new(Simulator::new(options)) }
     }
 
     /// One that takes kernels and runs none.
@@ -56,6 +58,10 @@ impl Host {
 
     pub(super) fn kind(&self) -> DeviceKind {
         self.kind
+    }
+
+    pub(super) fn arch(&self) -> Arch {
+        self.arch
     }
 
     pub(super) fn alloc(self: &Arc<Host>, bytes: usize) -> HostMemory {

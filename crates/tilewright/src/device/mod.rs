@@ -246,12 +246,17 @@ impl Device {
         Device::simulator_with(Options::default())
     }
 
-    /// A simulator that runs in a certain way: with a seed, without checks, with counts.
+    /// A simulator that runs in a certain way: with a seed, without checks, with counts, as another chip.
     ///
     /// ```
     /// use tilewright::device::{Device, Options};
+    /// use tilewright::hardware::Arch;
+    ///
     /// let device = Device::simulator_with(Options { seed: 7, count: true, ..Options::default() });
-    /// # let _ = device;
+    /// assert_eq!(device.arch(), Arch::SM_90A);
+    /// // What an A100 would run: kernels are chosen and compiled for it.
+    /// let device = Device::simulator_with(Options { chip: Some(Arch::SM_80), ..Options::default() });
+    /// assert_eq!((device.arch(), device.chip().name), (Arch::SM_80, "a100"));
     /// ```
     #[must_use]
     pub fn simulator_with(options: Options) -> Device {
@@ -294,12 +299,13 @@ impl Device {
         }
     }
 
-    /// The chip that [`compile`](Device::compile) compiles for. The simulator and the CPU stand for a Hopper.
+    /// The chip that [`compile`](Device::compile) compiles for. The CPU stands for a Hopper, and so does the simulator, unless its
+    /// [options](Options::chip) name another chip.
     #[must_use]
     pub fn arch(&self) -> Arch {
         match (self.backend(), &self.shared.recording) {
             (_, Some(recording)) => recording.chip.arch,
-            (Backend::Host(_), None) => Arch::SM_90A,
+            (Backend::Host(host), None) => host.arch(),
             (Backend::Gpu(gpu), None) => gpu.arch(),
         }
     }
@@ -323,7 +329,8 @@ impl Device {
     }
 
     /// The chip as the table of [GPUs](hardware::Gpu) has it, with the sizes that the driver says. One that is not in the table is
-    /// taken for the one that is most like it. The simulator and the CPU stand for an H200.
+    /// taken for the one that is most like it. The simulator and the CPU stand for an H200, or the simulator for the first of the table that
+    /// has the chip of its [options](Options::chip).
     ///
     /// ```
     /// let chip = tilewright::device::Device::simulator().chip();
@@ -333,7 +340,7 @@ impl Device {
     pub fn chip(&self) -> hardware::Gpu {
         match (self.backend(), &self.shared.recording) {
             (_, Some(recording)) => recording.chip,
-            (Backend::Host(_), None) => hardware::Gpu::ALL[0],
+            (Backend::Host(host), None) => gpu::of_arch(host.arch()),
             (Backend::Gpu(gpu), None) => gpu::chip(gpu.context().device()),
         }
     }

@@ -79,6 +79,11 @@ struct Remembered {
     launches: Arc<Launches>,
 }
 
+/// A number by its bits: 0 and -0 are not the same factor.
+fn bits((name, value): &(String, f64)) -> (&str, u64) {
+    (name, value.to_bits())
+}
+
 /// Everything that launches are bound to.
 fn memory<'a>(
     arguments: &'a Arguments,
@@ -222,7 +227,7 @@ impl Plan {
         let remembered = self.inner.remembered.lock().unwrap_or_else(PoisonError::into_inner);
         let all = memory(arguments, scratch);
         let same = |entry: &&Remembered| {
-            entry.scalars == arguments.scalars
+            entry.scalars.iter().map(bits).eq(arguments.scalars.iter().map(bits))
                 && entry.names.iter().eq(arguments.names())
                 && entry.memory.len() == all.clone().count()
                 && entry.memory.iter().zip(all.clone()).all(|(known, buffer)| known.is(buffer))

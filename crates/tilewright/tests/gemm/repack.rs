@@ -153,20 +153,26 @@ fn a_product_reads_the_copies() {
         (Batching::Pointers, Contiguous::K),
         (Batching::Pointers, Contiguous::Rows),
     ] {
-        let mut problem = Problem::new(20, 30, 13, Types::of(Element::F32));
-        (problem.batch, problem.batching) = (2, batching);
-        problem.b = Placement::dense(Storage::RowMajor, 13, 30);
-        let a = repack(&problem, Side::A, contiguous, 0);
-        let b = repack(&problem, Side::B, contiguous, a.bytes);
-        let copied = b.replace(&a.replace(&problem));
-        let config: simt::Config = "simt 64x32x8 8x4 s3 g2 p1".parse().unwrap();
-        let inner = config.recipe(&copied, Gpu::named("h200").unwrap()).unwrap();
-        let redirect = |launch| Repacked::redirect(&b, a.redirect(launch));
-        let copies = [a.launch.clone(), b.launch.clone()].into_iter().flatten();
-        let launches = copies.chain(inner.launches.into_iter().map(redirect)).collect();
-        let workspace = a.bytes + b.bytes;
-        Case::new(problem).check(&Recipe { launches, workspace, zeroed: 0 });
+        reads_the_copies(13, batching, contiguous);
+        // Of nothing there are copies too, and lists of where they are.
+        reads_the_copies(0, batching, contiguous);
     }
+}
+
+fn reads_the_copies(k: u32, batching: Batching, contiguous: Contiguous) {
+    let mut problem = Problem::new(20, 30, k, Types::of(Element::F32));
+    (problem.batch, problem.batching) = (2, batching);
+    problem.b = Placement::dense(Storage::RowMajor, k as usize, 30);
+    let a = repack(&problem, Side::A, contiguous, 0);
+    let b = repack(&problem, Side::B, contiguous, a.bytes);
+    let copied = b.replace(&a.replace(&problem));
+    let config: simt::Config = "simt 64x32x8 8x4 s3 g2 p1".parse().unwrap();
+    let inner = config.recipe(&copied, Gpu::named("h200").unwrap()).unwrap();
+    let redirect = |launch| Repacked::redirect(&b, a.redirect(launch));
+    let copies = [a.launch.clone(), b.launch.clone()].into_iter().flatten();
+    let launches = copies.chain(inner.launches.into_iter().map(redirect)).collect();
+    let workspace = a.bytes + b.bytes;
+    Case::new(problem).check(&Recipe { launches, workspace, zeroed: 0 });
 }
 
 #[test]

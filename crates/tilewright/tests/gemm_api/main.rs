@@ -6,12 +6,12 @@ mod plans;
 mod products;
 mod refusals;
 
-use tilewright::device::{Device, DynBuffer, Item, available};
+use tilewright::device::{Device, DynBuffer, Item, Options, available};
 use tilewright::gemm::{Arguments, Error, Gemm, Planner, Workspace};
-use tilewright::hardware::Element;
+use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::gemm::epilogue::{Epilogue, Expr, ExtraOperand, How, Shape};
 use tilewright::kernels::gemm::{Algorithm, Placement, Storage, Types};
-use tilewright::lang::{E4m3, Tf32, bf16, f16};
+use tilewright::lang::{E4m3, E5m2, Tf32, bf16, f16};
 
 /// Small whole numbers, exact in every type.
 fn number(i: usize) -> f64 {

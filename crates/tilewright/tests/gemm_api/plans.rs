@@ -42,6 +42,20 @@ fn a_planner_prefers_what_it_is_told() {
     assert!(planner.prefer(&Gemm::new(40, 40, 40).element::<i8>(), wrong).is_err());
 }
 
+#[test]
+fn a_plan_tells_numbers_apart_by_their_bits() {
+    for device in available() {
+        let plan =
+            Gemm::new(2, 2, 2).element::<f32>().epilogue(Epilogue::new().alpha()).plan(&device).unwrap();
+        let (ones, d) = (device.upload(&[1.0f32; 4]).unwrap(), device.alloc::<f32>(4).unwrap());
+        for alpha in [0.0, -0.0, 0.0f64] {
+            plan.run(&Arguments::new(&ones, &ones, &d).alpha(alpha)).unwrap();
+            let signs = d.to_vec().unwrap().iter().map(|d| d.is_sign_negative()).collect::<Vec<_>>();
+            assert_eq!(signs, [alpha.is_sign_negative(); 4], "{} on {}", alpha, device.name());
+        }
+    }
+}
+
 /// A configuration whose blocks share the steps of a tile, and so need scratch memory that starts with zeros.
 const SPLIT: &str = "simt 64x64x16 4x4 s3 g8 p3";
 

@@ -265,3 +265,47 @@ fn parts_of_one_large_matrix_do_not_overlap() {
     let error = planner.run(&gemm, &Arguments::new(&whole, &b, &whole.slice(1..).unwrap()));
     assert!(refusal(error).starts_with("D: found memory that overlaps A"));
 }
+
+#[test]
+fn every_chip_reads_and_writes_eight_bit_floats() {
+    let (m, n, k) = (19, 24, 17);
+    let types = Types { c: Element::E5M2, ..Types::of(Element::BF16).with_result(Element::E4M3) };
+    let epilogue = Epilogue::linear()
+        .bias_per_column("bias", Element::E4M3)
+        .store("before", Element::E5M2, Placement::dense(Storage::RowMajor, m, n))
+        .amax("largest");
+    let gemm = Gemm::new(m, n, k).types(types).epilogue(epilogue);
+    let on = |device: &Device| {
+        let (a, b) = (numbers(m * k, 1, bf16::of), numbers(k * n, 2, bf16::of));
+        let (c, bias) = (numbers(m * n, 3, E5m2::from_f64), numbers(n, 4, E4m3::from_f64));
+        let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let (c, bias) = (device.upload(&c).unwrap(), device.upload(&bias).unwrap());
+        let (d, before) = (device.alloc::<E4m3>(m * n).unwrap(), device.alloc::<E5m2>(m * n).unwrap());
+        let largest = device.alloc::<f32>(1).unwrap();
+        let arguments = Arguments::new(&a, &b, &d).c(&c).alpha(0.75).beta(-2.0);
+        let arguments = arguments.extra("bias", &bias).extra("before", &before).extra("largest", &largest);
+        gemm.plan(device).unwrap().run(&arguments).unwrap_or_else(|error| panic!("{error}"));
+        (d.to_vec().unwrap(), before.to_vec().unwrap(), largest.to_vec().unwrap())
+    };
+    let expected = on(&Device::cpu());
+    for chip in [Arch::SM_80, Arch::SM_86, Arch::SM_89, Arch::SM_90A, Arch::SM_120A] {
+        let device = Device::simulator_with(Options { chip: Some(chip), ..Options::default() });
+        assert_eq!(on(&device), expected, "{chip}");
+    }
+}
+
+#[test]
+fn the_simulator_plans_for_the_chip_that_it_is() {
+    let gemm = Gemm::new(64, 64, 64).element::<bf16>();
+    for (chip, family) in [(Arch::SM_80, "ampere"), (Arch::SM_89, "ampere"), (Arch::SM_90A, "hopper")] {
+        let device = Device::simulator_with(Options { chip: Some(chip), ..Options::default() });
+        let algorithm = gemm.plan(&device).unwrap().algorithm().unwrap().to_string();
+        assert!(algorithm.starts_with(family), "{chip}: {algorithm}");
+        let ones = device.upload(&[bf16::from_f32(1.0); 64 * 64]).unwrap();
+        let d = gemm.run(&device, &ones, &ones).unwrap().to_vec::<bf16>().unwrap();
+        assert!(d.iter().all(|d| d.to_f32() == 64.0), "{chip}");
+    }
+    let ampere = Device::simulator_with(Options { chip: Some(Arch::SM_80), ..Options::default() });
+    let hopper = gemm.configuration("hopper 128x256x128B c2x1 s4 coop2 m8").plan(&ampere).unwrap_err();
+    assert!(hopper.to_string().contains("sm_90a"), "{hopper}");
+}

@@ -4,7 +4,7 @@ use std::fmt;
 
 use tilewright::gemm::Gemm;
 use tilewright::hardware::Element;
-use tilewright::kernels::gemm::epilogue::{Access, Epilogue, Expr, ExtraOperand, How, Shape};
+use tilewright::kernels::gemm::epilogue::{Access, Epilogue, Expr, ExtraOperand, Formula, How, Real, Shape};
 use tilewright::kernels::gemm::{Accumulation, Placement, Problem, Storage, Types};
 
 use crate::memory::{Contents, Lies};
@@ -25,6 +25,7 @@ pub(crate) const ALL_TYPES: &[(Element, Element)] = &[
     (Element::F16, Element::F16),
     (Element::TF32, Element::TF32),
     (Element::F32, Element::F32),
+    (Element::TF32, Element::F32),
     (Element::F64, Element::F64),
     (Element::I8, Element::I8),
     (Element::U8, Element::U8),
@@ -32,6 +33,19 @@ pub(crate) const ALL_TYPES: &[(Element, Element)] = &[
     (Element::E4M3, Element::E4M3),
     (Element::E5M2, Element::E5M2),
     (Element::E4M3, Element::E5M2),
+];
+
+/// The types of results.
+const RESULTS: &[Element] = &[
+    Element::F16,
+    Element::BF16,
+    Element::F32,
+    Element::F64,
+    Element::E4M3,
+    Element::E5M2,
+    Element::I8,
+    Element::U8,
+    Element::I32,
 ];
 
 /// A matrix of the product.
@@ -177,14 +191,22 @@ impl Placed {
             1 => extent,
             _ => extent + random.below(19),
         };
-        let leading = gap(random, line).max(1);
+        // Members side by side in one wide matrix, as heads of attention are.
+        let heads = !pointers && random.once_in(6);
+        let leading = gap(random, if heads { line * batch.max(1) } else { line }).max(1);
         let size = gap(random, lines * leading);
-        let shared = read && random.once_in(6);
-        let stride = if shared { 0 } else { size };
+        let stride = match random.below(6) {
+            // All the same, or each a line further than the one before.
+            0 if read => 0,
+            1 if read => leading,
+            _ if heads => line,
+            _ => size,
+        };
         let offset = if random.once_in(2) { 0 } else { random.pick(&[1, 2, 3, 4, 8, 12, 16]) };
         let start = |member: usize| match pointers {
             // The last comes first, and there is something between them.
-            true => offset + (batch - 1 - member) * (size + if gaps == 0 { whole } else { 3 }),
+            true if stride > 0 => offset + (batch - 1 - member) * (size + if gaps == 0 { whole } else { 3 }),
+            true => offset,
             false => offset + member * stride,
         };
         let starts: Vec<usize> = (0..batch).map(start).collect();
@@ -233,15 +255,22 @@ impl Extra {
     }
 }
 
-/// All elements of an operand that belong to a place, some perhaps more than once.
+/// All elements of an operand that a run touches, some perhaps more than once: those that belong to a place, and those of reductions even
+/// where there is nothing to reduce.
 fn operand_indices(operand: &ExtraOperand, problem: &Problem) -> Vec<usize> {
     let (rows, columns) = operand.extents(problem);
+    let (rows, columns, members) = match (operand.access, operand.shape) {
+        (Access::Reduce(_), Shape::PerRow) => (rows, 1, problem.batch),
+        (Access::Reduce(_), Shape::PerColumn) => (1, columns, problem.batch),
+        (Access::Reduce(_), _) => (1, 1, 1),
+        _ => (rows, columns, problem.batch),
+    };
     let index =
         |member, row, column| usize::try_from(operand.index(member, row, column)).unwrap_or(usize::MAX);
     // One row and one column of places reach every element of what is no matrix.
     let matrix = matches!(operand.shape, Shape::Matrix(_));
     let mut all = Vec::new();
-    for member in 0..problem.batch {
+    for member in 0..members {
         for row in 0..rows {
             let end = if matrix || row == 0 { columns } else { columns.min(1) };
             all.extend((0..end).map(|column| index(member, row, column)));
@@ -275,9 +304,11 @@ fn draw_types(random: &mut Random, factors: &[(Element, Element)]) -> Types {
         _ if a.bytes() == 2 => &[a, a, Element::F32, Element::E4M3, Element::E5M2],
         _ => &[Element::F32, Element::F32, Element::BF16],
     };
+    // Now and then one that nobody would think of.
+    let results = if random.once_in(6) { RESULTS } else { results };
     let types = types.with_result(random.pick(results));
-    match random.once_in(4) && types.accumulate == Element::F32 {
-        true => Types { c: random.pick(&[Element::F32, Element::BF16, Element::F16]), ..types },
+    match random.once_in(4) {
+        true => Types { c: random.pick(RESULTS), ..types },
         false => types,
     }
 }
@@ -334,6 +365,8 @@ fn draw_epilogue(
     let mut kinds: Vec<usize> = (0..6).collect();
     if small {
         kinds.extend(6..10);
+        // As often as all the others.
+        kinds.extend([16; 10]);
     }
     if !exact && !wide {
         kinds.extend(10..16);
@@ -360,11 +393,12 @@ fn draw_epilogue(
             true => new().swiglu(),
             false => new().store("before", element, placement(random, even)).swiglu(),
         },
-        _ => Epilogue::linear().bias_per_column("bias", element).sigmoid().residual(
+        15 => Epilogue::linear().bias_per_column("bias", element).sigmoid().residual(
             "residual",
             element,
             placement(random, n),
         ),
+        _ => Composed { random, types, extents: [m, n, batch], exact, parts: 0, products: 0 }.draw(&new()),
     };
     let scalar = |name: String| {
         let value = match name.as_str() {
@@ -375,6 +409,131 @@ fn draw_epilogue(
     };
     let scalars = epilogue.scalars().into_iter().map(scalar).collect();
     Drawn { even: epilogue.columns_for_one() == 2, epilogue, scalars }
+}
+
+/// Draws epilogues of several steps, each of whatever comes.
+struct Composed<'r> {
+    random: &'r mut Random,
+    types: Types,
+    /// Rows, columns and members of what there is at this step.
+    extents: [usize; 3],
+    exact: bool,
+    /// Steps that have a name.
+    parts: usize,
+    /// Steps that multiply: of whole numbers, few enough that all results still are.
+    products: usize,
+}
+
+/// `x * y + x`.
+struct Twist;
+
+impl Formula for Twist {
+    fn name(&self) -> String {
+        "twist".to_owned()
+    }
+    fn inputs(&self) -> usize {
+        2
+    }
+    fn apply<R: Real>(&self, x: &[R]) -> R {
+        x[0] * x[1] + x[0]
+    }
+}
+
+impl Composed<'_> {
+    fn draw(mut self, start: &Epilogue) -> Epilogue {
+        let wide = self.types.accumulate == Element::F64;
+        let pairs = !self.exact && !wide && self.random.once_in(5);
+        if pairs {
+            self.extents[1] = self.extents[1].next_multiple_of(2);
+        }
+        let mut x = start.result().clone();
+        for _ in 0..1 + self.random.below(5) {
+            x = self.step(x);
+        }
+        if pairs {
+            self.extents[1] /= 2;
+            x = Epilogue::from(x).swiglu().result().clone();
+            for _ in 0..self.random.below(3) {
+                x = self.step(x);
+            }
+        }
+        // What is read where two columns are one already, or never were two.
+        if self.random.once_in(4) { Epilogue::from(x).beta_c() } else { x.into() }
+    }
+
+    fn step(&mut self, x: Expr) -> Expr {
+        let wide = self.types.accumulate == Element::F64;
+        let choices = if self.products == 3 { 8 } else { 12 };
+        match self.random.below(choices) {
+            0 | 1 => x + self.vector(),
+            2 => {
+                let (name, element, placement) = self.matrix();
+                x + Expr::matrix(&name, element, placement)
+            }
+            3 => x.relu(),
+            4 => x + self.vector().weighted("weight"),
+            5 => {
+                let (name, element, placement) = self.matrix();
+                x.store(&name, element, placement)
+            }
+            6 | 7 => self.reduce(x),
+            8 => {
+                self.products += 1;
+                x * self.vector()
+            }
+            9 => {
+                self.products += 1;
+                let (name, element, placement) = self.matrix();
+                x * Expr::matrix(&name, element, placement)
+            }
+            10 => {
+                self.products += 1;
+                Expr::formula(Twist, [x, self.vector()])
+            }
+            _ if self.exact || wide => x.abs(),
+            _ => x.silu(),
+        }
+    }
+
+    fn name(&mut self) -> String {
+        self.parts += 1;
+        format!("part{}", self.parts)
+    }
+
+    fn element(&mut self) -> Element {
+        let elements =
+            [Element::F32, Element::BF16, Element::F16, Element::F64, Element::E4M3, Element::E5M2];
+        self.random.pick(&elements)
+    }
+
+    /// An operand with one element for each row, each column, or all.
+    fn vector(&mut self) -> Expr {
+        let [m, n, _] = self.extents;
+        let (shape, extent) = self.random.pick(&[(Shape::PerRow, m), (Shape::PerColumn, n), (Shape::One, 1)]);
+        let stride = self.random.pick(&[0, extent, extent + 1, extent.next_multiple_of(16)]);
+        ExtraOperand::new(&self.name(), self.element(), shape).each_batch(stride).into()
+    }
+
+    fn matrix(&mut self) -> (String, Element, Placement) {
+        let [m, n, _] = self.extents;
+        let element = self.element();
+        let storage = self.random.pick(&[Storage::RowMajor, Storage::ColumnMajor]);
+        let (lines, line) = if storage == Storage::RowMajor { (m, n) } else { (n, m) };
+        let leading = (line + self.random.pick(&[0, 0, 3, 8])).max(1);
+        let placement =
+            Placement::dense(storage, m, n).with_leading(leading).with_batch_stride(lines * leading);
+        let alignment = self.random.pick(&[16, element.bytes()]);
+        (self.name(), element, Placement { alignment, ..placement })
+    }
+
+    fn reduce(&mut self, x: Expr) -> Expr {
+        let [m, n, batch] = self.extents;
+        let (shape, extent) = self.random.pick(&[(Shape::PerRow, m), (Shape::PerColumn, n), (Shape::One, 0)]);
+        let how = self.random.pick(&[How::Sum, How::Max, How::AbsMax]);
+        let element = if self.types.accumulate == Element::F64 { Element::F64 } else { Element::F32 };
+        let each = if batch > 1 { extent + if extent > 0 { self.random.below(3) } else { 0 } } else { 0 };
+        x.reduce(ExtraOperand::new(&self.name(), element, shape).each_batch(each), how)
+    }
 }
 
 /// In one line, for people.

@@ -206,12 +206,13 @@ impl<'a> Oracle<'a> {
         }
         let u = if case.problem.types.accumulate == Element::F64 { F64 } else { F32 };
         for ((extra, contents), reductions) in case.extras.iter().zip(extras).zip(reductions) {
-            for (at, reduction) in
-                reductions.into_iter().enumerate().filter(|(_, reduction)| reduction.count > 0.0)
-            {
+            let Access::Reduce(how) = extra.operand.access else { continue };
+            let written = extra.written(&case.problem);
+            for (at, reduction) in reductions.into_iter().enumerate().filter(|&(at, _)| written[at]) {
                 let error =
                     if case.exact { 0.0 } else { reduction.error + reduction.count * u * reduction.size };
-                let expected = Expected { value: reduction.value, error };
+                let nothing = reduction.count == 0.0;
+                let expected = Expected { value: if nothing { how.start() } else { reduction.value }, error };
                 compare(contents.element, contents.get(at), expected, case.exact)
                     .map_err(|what| format!("{}[{}] {what}", extra.operand.name, at - extra.offset))?;
             }
@@ -282,7 +283,10 @@ fn compare(element: Element, found: f64, expected: Expected, exact: bool) -> Res
         }
         (value.clamp(-most, most), error + ((value.abs() + error) * u).max(least / 2.0))
     };
-    let fine = if exact && !element.is_int() {
+    let fine = if found == nearest {
+        // Also where both are infinite.
+        true
+    } else if exact && !element.is_int() {
         let mut bytes = [0; 8];
         encode(element, &mut bytes, 0, value);
         found == decode(element, &bytes, 0)

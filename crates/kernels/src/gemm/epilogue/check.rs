@@ -56,6 +56,11 @@ impl Epilogue {
                 return Err(format!("`{name}` names a number and an operand; expected different names"));
             }
             if let Some(other) = operands[..i].iter().find(|other| other.name == *name && *other != operand) {
+                if other.matches_d() != operand.matches_d() {
+                    return Err(format!(
+                        "`{name}` is used before and after two columns become one, which leaves half as many; expected a name for each"
+                    ));
+                }
                 return Err(format!(
                     "`{name}` is described as [{other}] and as [{operand}]; expected a name for each"
                 ));
@@ -310,6 +315,8 @@ mod tests {
             (Epilogue::linear().map(Half), Types::of(F64)),
             (Epilogue::new().scale("s").relu(), Types::of(Element::I8)),
             (Epilogue::new().store("pre", F32, dense).swiglu(), Types::of(BF16)),
+            // What has no columns is the same before and after two become one.
+            (Epilogue::new().bias_per_row("b", F32).swiglu().bias_per_row("b", F32), Types::of(BF16)),
             // The same operand twice is one operand.
             (Epilogue::new().bias_per_row("b", F32).bias_per_row("b", F32), Types::of(F32)),
         ] {
@@ -325,6 +332,10 @@ mod tests {
             (
                 Epilogue::new().bias_per_row("b", F32).scale_columns("b", F32),
                 "`b` is described as [row b:f32] and as [column b:f32]; expected a name for each",
+            ),
+            (
+                Epilogue::new().bias_per_column("b", F32).swiglu().bias_per_column("b", F32),
+                "`b` is used before and after two columns become one, which leaves half as many; expected a name for each",
             ),
             (
                 Epilogue::new().store("x", F32, dense).relu().store("x", F32, dense),

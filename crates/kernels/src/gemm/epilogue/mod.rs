@@ -361,7 +361,10 @@ impl Epilogue {
     fn all_operands(&self) -> Vec<ExtraOperand> {
         fn collect(expr: &Expr, before_pairs: bool, operands: &mut Vec<ExtraOperand>) {
             if let Expr::Read(operand) | Expr::Store(operand, _) = expr {
-                operands.push(ExtraOperand { before_pairs, ..operand.clone() });
+                // What has no columns is the same on both sides.
+                let same =
+                    operand.access == Access::Read && matches!(operand.shape, Shape::PerRow | Shape::One);
+                operands.push(ExtraOperand { before_pairs: before_pairs && !same, ..operand.clone() });
             }
             for part in expr.parts() {
                 collect(part, before_pairs || matches!(expr, Expr::Pick(..)), operands);

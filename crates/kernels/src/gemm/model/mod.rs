@@ -190,7 +190,9 @@ impl Prediction {
         let power = self.contention.max(1.0) as i32;
         let longest = of(Counts::Together).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let together: f64 = of(Counts::Together).map(|seconds| (seconds / longest).powi(power)).sum();
-        longest * together.powf(1.0 / f64::from(power)) + of(Counts::Added).sum::<f64>()
+        // A sum of nothing would be -0.
+        longest * together.powf(1.0 / f64::from(power))
+            + of(Counts::Added).fold(0.0, |sum, seconds| sum + seconds)
     }
 
     /// The term that takes longest of those that count.
