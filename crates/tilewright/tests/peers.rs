@@ -168,6 +168,11 @@ fn torch_is_right_in_every_op(python: &Path) -> Result<(), Failed> {
                 "clock": "device", "seed": 1,
             });
             let ready = ask(case.to_string())?;
+            // What torch does in another way is said.
+            if op == "layernorm-backward" && dtype == "bf16" {
+                assert!(ready["unsupported"].as_str().unwrap_or_default().contains("in 16 bits"), "{ready}");
+                continue;
+            }
             assert_eq!(ready["copies"], 2, "{op} {dtype}: {ready}");
             let checked = ask("{\"check\": true}".to_owned())?;
             let error = checked["relative_error"].as_f64().unwrap_or(f64::NAN);

@@ -55,6 +55,20 @@ fn every_op_is_right_in_every_type() {
     }
 }
 
+/// The kernels of the library, whose arithmetic is in f32, are within what the reference allows them.
+#[test]
+fn kernels_are_right_in_the_simulator() {
+    for op in ALL.iter().filter(|op| op.calls.is_some()) {
+        for (element, rows, columns) in [(Element::F32, 5, 300), (Element::BF16, 3, 1000)] {
+            let case = case(op, element, rows, columns);
+            let mut bench = Bench { device: Device::simulator(), copies: Some(1), ..bench(all(None)) };
+            let row = bench.measure(&case);
+            assert_eq!(row.failure, None, "{} {element}", op.name);
+            assert_eq!(row.subject.as_deref(), Some("library"), "{}", op.name);
+        }
+    }
+}
+
 /// Every element of every output counts.
 #[test]
 fn all_that_is_written_is_compared() {
