@@ -176,7 +176,7 @@ impl Case {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::{ALL, exponentials, gated, moves, norms, order};
+    use super::super::table::{ALL, exponentials, gated, moves, norms, order, quantised};
     use super::*;
 
     fn case(op: &'static Op, rows: u32, columns: u32) -> Case {
@@ -194,7 +194,7 @@ mod tests {
             (&exponentials::SOFTMAX_BACKWARD, 6000),
             (&norms::LAYERNORM, 4400),
             (&norms::ADD_RMSNORM, 8200),
-            (&norms::RMSNORM_QUANTISE_I8, 3240),
+            (&quantised::RMSNORM_QUANTISE_I8, 3240),
             // Gradients of weights are f32.
             (&norms::RMSNORM_BACKWARD, 6000 + 200 + 400),
             (&norms::LAYERNORM_BACKWARD, 6000 + 200 + 800),
@@ -203,7 +203,7 @@ mod tests {
             (&gated::BIAS_GELU, 4200),
             (&moves::TRANSPOSE, 4000),
             (&moves::CONVERT, 6000),
-            (&moves::QUANTISE_E4M3, 3040),
+            (&quantised::QUANTISE_E4M3, 3040),
             (&moves::EMBEDDING, 4040), // not the whole table
         ] {
             assert_eq!(case(op, 10, 100).bytes(), f64::from(bytes), "{}", op.name);

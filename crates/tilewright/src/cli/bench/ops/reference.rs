@@ -2,7 +2,6 @@
 
 use tilewright::device::Buffer;
 use tilewright::hardware::Element;
-use tilewright::ops::QuantItem;
 
 use super::super::super::Failure;
 use super::super::check::{Verdict, places};
@@ -71,15 +70,6 @@ impl FromIterator<f64> for Sum {
         terms.into_iter().for_each(|term| sum.add(term));
         sum
     }
-}
-
-/// A row that is quantised, as what it stands for, and its scale.
-pub(super) fn quantised<Q: QuantItem>(row: Vec<Expected>) -> Vec<Vec<Expected>> {
-    let most = row.iter().fold(0.0, |most: f64, number| most.max(number.value.abs()));
-    let scale = if most == 0.0 { 1.0 } else { most / f64::from(Q::LARGEST) };
-    // Numbers are divided in f32, by a scale that is rounded.
-    let within = |number: Expected| Expected { slack: number.slack + FEW * number.value.abs(), ..number };
-    vec![row.into_iter().map(within).collect(), vec![Expected { value: scale, slack: FEW * scale }]]
 }
 
 /// How far the nearest number of a type may be.

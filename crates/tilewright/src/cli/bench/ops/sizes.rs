@@ -49,6 +49,11 @@ fn bars(op: &Op, element: Element, clock: Clock) -> Vec<Size> {
 /// Bytes of the first input: more than any cache, and enough that launches cost nothing.
 const LARGE: u32 = 256 << 20;
 
+/// Lengths of rows that are promised to be fast.
+pub(super) const PROMISED: &[u32] = &[1536, 2048, 4096, 8192, 16_384, 65_536];
+/// Some of them, for gradients and what is like what is promised.
+pub(super) const SOME: &[u32] = &[1536, 4096, 16_384];
+
 /// A large matrix with rows of each of these lengths.
 pub(super) fn large(lengths: &[u32], element: Element) -> Vec<Size> {
     lengths.iter().map(|&columns| (LARGE.div_ceil(columns * element.bytes()), columns, 0)).collect()

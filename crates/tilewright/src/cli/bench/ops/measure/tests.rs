@@ -3,7 +3,7 @@
 use super::super::case::Role;
 use super::super::reference::{At, DROPPED};
 use super::super::subject::{Processor, all, reference_rows};
-use super::super::table::{ALL, Op, exponentials, gated, moves, norms, order};
+use super::super::table::{ALL, Op, exponentials, gated, moves, norms, order, quantised};
 use super::*;
 
 fn case(op: &'static Op, element: Element, rows: u32, columns: u32) -> Case {
@@ -164,7 +164,7 @@ fn places_must_lead_to_values_and_dropout_must_drop() {
 /// A scale that is wrong is found though what the row stands for is right.
 #[test]
 fn quantised_rows_have_the_right_scale() {
-    for op in [&norms::RMSNORM_QUANTISE_E4M3, &moves::QUANTISE_E4M3, &moves::QUANTISE_I8] {
+    for op in [&quantised::RMSNORM_QUANTISE_E4M3, &quantised::QUANTISE_E4M3, &quantised::QUANTISE_I8] {
         let row = measured(&case(op, Element::F32, 6, 17), |case, at| {
             let mut outputs = reference_rows(case, at);
             outputs[0].iter_mut().for_each(|q| *q /= 2.0);
@@ -172,7 +172,7 @@ fn quantised_rows_have_the_right_scale() {
             outputs
         });
         let failure = row.failure.unwrap();
-        assert!(failure.contains("scales, element (0, 0)") || op == &moves::QUANTISE_I8, "{failure}");
+        assert!(failure.contains("scales, element (0, 0)") || op == &quantised::QUANTISE_I8, "{failure}");
     }
 }
 
@@ -235,7 +235,7 @@ fn the_reference_computes_what_the_names_say() {
     let both = rows(&norms::ADD_RMSNORM, 0);
     close(both[0].clone(), &[2.0, 4.0, 4.0, 4.5]);
     close(both[1].clone(), &[0.5333, 2.1333, 1.0667, 0.6]);
-    let both = rows(&norms::RMSNORM_QUANTISE_I8, 0);
+    let both = rows(&quantised::RMSNORM_QUANTISE_I8, 0);
     close(both[1].clone(), &[1.4606 / 127.0]);
     close(row(&norms::RMSNORM_BACKWARD, 0), &[0.20692, 1.14413, -0.10954, -0.54164]);
     close(row(&norms::LAYERNORM_BACKWARD, 0), &[-1.20747, 1.94537, -0.26833, -0.46958]);
@@ -257,7 +257,7 @@ fn the_reference_computes_what_the_names_say() {
     close(row(&moves::CONVERT, 1), &x[4..]);
     close(row(&moves::TRANSPOSE, 1), &[2.0, 3.0]);
     close(row(&moves::DROPOUT, 1), &[8.0, 6.0, 4.0, 2.0]);
-    close(rows(&moves::QUANTISE_E4M3, 1).swap_remove(1), &[4.0 / 448.0]);
+    close(rows(&quantised::QUANTISE_E4M3, 1).swap_remove(1), &[4.0 / 448.0]);
 }
 
 /// A head of which all numbers are 1, at position 3: pairs are turned from (1, 1).
@@ -285,7 +285,7 @@ fn peers_may_be_off_by_what_their_types_explain() {
     // Losses and gradients of weights are f32 here, not there.
     assert_eq!(error(&exponentials::CROSS_ENTROPY, Element::BF16), 1e-2);
     assert_eq!(error(&moves::CONVERT, Element::F32), 1e-2, "to bf16");
-    assert_eq!(error(&moves::QUANTISE_E4M3, Element::F32), 1e-3);
+    assert_eq!(error(&quantised::QUANTISE_E4M3, Element::F32), 1e-3);
 }
 
 #[test]

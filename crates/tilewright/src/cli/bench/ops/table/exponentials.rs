@@ -6,14 +6,10 @@ use tilewright::ops::{CrossEntropy, Error, FloatItem, Softmax};
 use super::super::case::{Case, Role};
 use super::super::library::Call;
 use super::super::reference::{At, Expected, FEW, Sum, of_row};
-use super::super::sizes::{Size, large};
+use super::super::sizes::{PROMISED, SOME, Size, large};
 use super::{Op, calls};
 
-/// Lengths of rows that are promised to be fast.
-pub(super) const PROMISED: &[u32] = &[1536, 2048, 4096, 8192, 16_384, 65_536];
-/// Those of gradients and what is like norms.
-pub(super) const SOME: &[u32] = &[1536, 4096, 16_384];
-/// Those of logits: vocabularies.
+/// Lengths of rows of logits.
 const VOCABULARIES: &[u32] = &[32_768, 128_256];
 
 pub(in super::super) static SOFTMAX: Op = Op {

@@ -5,8 +5,7 @@ use tilewright::ops::{Elementwise, Error, FloatItem, Glu};
 
 use super::super::library::Call;
 use super::super::reference::{Expected, FEW, of_row};
-use super::super::sizes::large;
-use super::exponentials::SOME;
+use super::super::sizes::{SOME, large};
 use super::{Op, calls};
 
 pub(in super::super) static SWIGLU: Op = Op {

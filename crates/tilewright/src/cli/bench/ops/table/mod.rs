@@ -9,6 +9,7 @@ pub(super) mod gated;
 pub(super) mod moves;
 pub(super) mod norms;
 pub(super) mod order;
+pub(super) mod quantised;
 
 use std::fmt;
 
@@ -31,8 +32,8 @@ pub(super) static ALL: &[&Op] = &[
     &exponentials::CROSS_ENTROPY_BACKWARD,
     &norms::RMSNORM,
     &norms::ADD_RMSNORM,
-    &norms::RMSNORM_QUANTISE_E4M3,
-    &norms::RMSNORM_QUANTISE_I8,
+    &quantised::RMSNORM_QUANTISE_E4M3,
+    &quantised::RMSNORM_QUANTISE_I8,
     &norms::RMSNORM_BACKWARD,
     &norms::LAYERNORM,
     &norms::LAYERNORM_BACKWARD,
@@ -47,8 +48,8 @@ pub(super) static ALL: &[&Op] = &[
     &order::ARGMAX,
     &moves::EMBEDDING,
     &moves::DROPOUT,
-    &moves::QUANTISE_E4M3,
-    &moves::QUANTISE_I8,
+    &quantised::QUANTISE_E4M3,
+    &quantised::QUANTISE_I8,
     &moves::CONVERT,
     &moves::TRANSPOSE,
     &moves::MATMUL_TILE,

@@ -1,14 +1,12 @@
 //! Numbers in other places, of other types, turned, dropped; and the product at tile level.
 
 use tilewright::hardware::Element;
-use tilewright::lang::{E4m3, bf16};
-use tilewright::ops::{Dropout, Error, FloatItem, QuantItem, Quantise, Rope, convert, embedding, transpose};
+use tilewright::lang::bf16;
+use tilewright::ops::{Dropout, Error, FloatItem, Rope, convert, embedding, transpose};
 
-use super::super::case::{Case, Reading, Role, Tensor};
+use super::super::case::{Reading, Role, Tensor};
 use super::super::library::Call;
-use super::super::reference::{At, DROPPED, Expected, FEW, of_row, quantised};
-use super::super::sizes::large;
-use super::exponentials::SOME;
+use super::super::reference::{DROPPED, Expected, FEW, of_row};
 use super::{Op, calls};
 
 /// Numbers of a head; `peers.py` has the same, as it has the two below.
@@ -33,7 +31,7 @@ pub(in super::super) static ROPE: Op = Op {
     },
     rows: |case, at, row| {
         let (x, half) = (of_row(case, at, 0, row), HEAD as usize / 2);
-        let turned = |(column, x_here): (usize, &f64)| {
+        let turned = |(column, number): (usize, &f64)| {
             let pair = column % half;
             let place = u64::from(row) * u64::from(HEAD / 2) + (pair as u64);
             let (cos, sin) = (at(1, place), at(2, place));
@@ -42,8 +40,8 @@ pub(in super::super) static ROPE: Op = Op {
                 if column % (2 * half) < half { (column + half, -sin) } else { (column - half, sin) };
             let other = x.get(other).copied().unwrap_or(f64::NAN);
             Expected {
-                value: x_here * cos + other * sin,
-                slack: FEW / 8.0 * ((x_here * cos).abs() + (other * sin).abs()),
+                value: number * cos + other * sin,
+                slack: FEW / 8.0 * ((number * cos).abs() + (other * sin).abs()),
             }
         };
         vec![x.iter().enumerate().map(turned).collect()]
@@ -102,40 +100,6 @@ pub(in super::super) static DROPOUT: Op = Op {
 #[allow(clippy::cast_possible_truncation, reason = "a constant that f32 holds")]
 fn dropout<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     Dropout::new(DROPPED as f32, 1).run(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?)
-}
-
-pub(in super::super) static QUANTISE_E4M3: Op = Op {
-    name: "quantise-e4m3",
-    about: "Measure rows becoming E4M3, with a scale for each row",
-    tensors: |case| with_scales(case, Element::E4M3),
-    rows: |case, at, row| quantised_row::<E4m3>(case, at, row),
-    calls: calls!(quantise, E4m3),
-    ..WITH_SCALES
-};
-
-pub(in super::super) static QUANTISE_I8: Op = Op {
-    name: "quantise-i8",
-    about: "Measure rows becoming 8-bit integers, with a scale for each row",
-    tensors: |case| with_scales(case, Element::I8),
-    rows: |case, at, row| quantised_row::<i8>(case, at, row),
-    calls: calls!(quantise, i8),
-    ..WITH_SCALES
-};
-
-const WITH_SCALES: Op = Op { types: &[Element::BF16], bars: |element| large(SOME, element), ..Op::PLAIN };
-
-fn with_scales(case: &Case, element: Element) -> Vec<Tensor> {
-    let q = case.matrix("q").of(element).with(Role::Output(Reading::Scaled(1)));
-    vec![case.matrix("x"), q, case.for_rows("scales").of(Element::F32).output()]
-}
-
-fn quantised_row<Q: QuantItem>(case: &Case, at: At<'_>, row: u32) -> Vec<Vec<Expected>> {
-    quantised::<Q>(of_row(case, at, 0, row).into_iter().map(Expected::exact).collect())
-}
-
-fn quantise<T: FloatItem, Q: QuantItem>(call: &Call<'_>) -> Result<(), Error> {
-    let (q, scales) = (call.rows::<Q>(1)?, call.rows::<f32>(2)?);
-    Quantise::per_row().run(call.device, call.rows::<T>(0)?, q, scales)
 }
 
 pub(in super::super) static CONVERT: Op = Op {

@@ -1,21 +1,19 @@
 //! RMSNorm and LayerNorm, with what is often done beside them, and their gradients.
 
 use tilewright::hardware::Element;
-use tilewright::lang::E4m3;
-use tilewright::ops::{Error, FloatItem, LayerNorm, QuantItem, RmsNorm};
+use tilewright::ops::{Error, FloatItem, LayerNorm, RmsNorm};
 
-use super::super::case::{Case, Reading, Role};
+use super::super::case::{Case, Role};
 use super::super::library::Call;
-use super::super::reference::{At, Expected, FEW, Sum, of_row, quantised};
-use super::super::sizes::large;
-use super::exponentials::{PROMISED, SOME};
+use super::super::reference::{At, Expected, FEW, Sum, of_row};
+use super::super::sizes::{PROMISED, SOME, large};
 use super::{Op, calls};
 
 /// What norms add to the mean of squares; `peers.py` has the same.
 const EPS: f64 = 1e-5;
 
 #[allow(clippy::cast_possible_truncation, reason = "a constant that f32 holds well enough")]
-const EPSILON: f32 = EPS as f32;
+pub(super) const EPSILON: f32 = EPS as f32;
 
 pub(in super::super) static RMSNORM: Op = Op {
     name: "rmsnorm",
@@ -63,43 +61,6 @@ fn add_rmsnorm<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     let norm = RmsNorm::new(EPSILON).weight(call.rows::<T>(2)?);
     let (x, residual) = (call.rows::<T>(0)?, call.rows::<T>(1)?);
     norm.run_adding(call.device, x, residual, call.rows::<T>(3)?, call.rows::<T>(4)?)
-}
-
-pub(in super::super) static RMSNORM_QUANTISE_E4M3: Op = Op {
-    name: "rmsnorm-quantise-e4m3",
-    about: "Measure RMSNorm whose result is E4M3, with a scale for each row",
-    tensors: |case| {
-        let inputs = [case.matrix("x"), case.for_columns("weight")];
-        let q = case.matrix("q").of(Element::E4M3).with(Role::Output(Reading::Scaled(1)));
-        [&inputs[..], &[q, case.for_rows("scales").of(Element::F32).output()]].concat()
-    },
-    rows: |case, at, row| quantised_norm::<E4m3>(case, at, row),
-    calls: calls!(rmsnorm_quantise, E4m3),
-    ..WITH_SCALES
-};
-
-pub(in super::super) static RMSNORM_QUANTISE_I8: Op = Op {
-    name: "rmsnorm-quantise-i8",
-    about: "Measure RMSNorm whose result is 8-bit integers, with a scale for each row",
-    tensors: |case| {
-        let inputs = [case.matrix("x"), case.for_columns("weight")];
-        let q = case.matrix("q").of(Element::I8).with(Role::Output(Reading::Scaled(1)));
-        [&inputs[..], &[q, case.for_rows("scales").of(Element::F32).output()]].concat()
-    },
-    rows: |case, at, row| quantised_norm::<i8>(case, at, row),
-    calls: calls!(rmsnorm_quantise, i8),
-    ..WITH_SCALES
-};
-
-const WITH_SCALES: Op = Op { types: &[Element::BF16], bars: |element| large(SOME, element), ..Op::PLAIN };
-
-fn rmsnorm_quantise<T: FloatItem, Q: QuantItem>(call: &Call<'_>) -> Result<(), Error> {
-    let norm = RmsNorm::new(EPSILON).weight(call.rows::<T>(1)?);
-    norm.quantise(call.device, call.rows::<T>(0)?, call.rows::<Q>(2)?, call.rows::<f32>(3)?)
-}
-
-fn quantised_norm<Q: QuantItem>(case: &Case, at: At<'_>, row: u32) -> Vec<Vec<Expected>> {
-    quantised::<Q>(scaled(&of_row(case, at, 0, row), &of_row(case, at, 1, 0)))
 }
 
 pub(in super::super) static RMSNORM_BACKWARD: Op = Op {
@@ -220,7 +181,7 @@ fn average(numbers: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// RMSNorm.
-fn scaled(x: &[f64], weight: &[f64]) -> Vec<Expected> {
+pub(super) fn scaled(x: &[f64], weight: &[f64]) -> Vec<Expected> {
     let scale = inverse(x, 0.0);
     let scaled = x.iter().zip(weight).map(|(x, weight)| x * scale * weight);
     scaled.map(|value| Expected { value, slack: FEW * value.abs() }).collect()
