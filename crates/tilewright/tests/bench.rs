@@ -488,6 +488,7 @@ fn on_a_gpu_the_library_has_kernels_for_every_op() {
         "log-softmax",
         "masked-softmax",
         "softmax-backward",
+        "log-softmax-backward",
         "cross-entropy",
         "cross-entropy-backward",
         "add-rmsnorm",
@@ -498,12 +499,16 @@ fn on_a_gpu_the_library_has_kernels_for_every_op() {
         "swiglu",
         "swiglu-backward",
         "geglu",
+        "geglu-backward",
         "bias-gelu",
         "rope",
         "quantise-e4m3",
         "quantise-i8",
+        "dequantise-e4m3",
+        "dequantise-i8",
         "convert",
         "transpose",
+        "permute",
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
         command.args(["bench", op, "--rows", "8", "--columns", "256", "--dtype", "f32,bf16"]);

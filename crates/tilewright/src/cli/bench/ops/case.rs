@@ -204,6 +204,7 @@ mod tests {
             (&moves::TRANSPOSE, 4000),
             (&moves::CONVERT, 6000),
             (&quantised::QUANTISE_E4M3, 3040),
+            (&quantised::DEQUANTISE_I8, 3040),
             (&moves::EMBEDDING, 4040), // not the whole table
         ] {
             assert_eq!(case(op, 10, 100).bytes(), f64::from(bytes), "{}", op.name);

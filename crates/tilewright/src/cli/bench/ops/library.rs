@@ -82,15 +82,22 @@ pub(super) struct Call<'a> {
 impl<'a> Call<'a> {
     /// An array, by its place in the [list](super::table::Op::tensors) of all.
     pub(super) fn rows<T: Item>(&self, place: usize) -> Result<Rows<'a, T>, Error> {
+        let (buffer, operand) = self.operand(place)?;
+        Ok(Rows::new(buffer, operand.rows, operand.columns))
+    }
+
+    /// The same, for what takes no rows.
+    pub(super) fn buffer<T: Item>(&self, place: usize) -> Result<&'a Buffer<T>, Error> {
+        Ok(self.operand(place)?.0)
+    }
+
+    fn operand<T: Item>(&self, place: usize) -> Result<(&'a Buffer<T>, &'a Operand), Error> {
         let operand = self.operands.get(place);
         let buffer = operand.and_then(|operand| operand.buffer.downcast_ref::<Buffer<T>>());
-        match (operand, buffer) {
-            (Some(operand), Some(buffer)) => Ok(Rows::new(buffer, operand.rows, operand.columns)),
-            (operand, _) => {
-                let expected = operand.map_or(T::ELEMENT, |operand| operand.element);
-                Err(DeviceError::Element { found: T::ELEMENT, expected }.into())
-            }
-        }
+        buffer.zip(operand).ok_or_else(|| {
+            let expected = operand.map_or(T::ELEMENT, |operand| operand.element);
+            DeviceError::Element { found: T::ELEMENT, expected }.into()
+        })
     }
 }
 

@@ -52,6 +52,7 @@ ARRAYS = {
     "causal-softmax": ("x", "y"),
     "masked-softmax": ("x mask", "y"),
     "softmax-backward": ("probabilities dy", "dx"),
+    "log-softmax-backward": ("logarithms dy", "dx"),
     "cross-entropy": ("x targets", "losses"),
     "cross-entropy-backward": ("x targets dlosses", "dx"),
     "rmsnorm": ("x w", "y"),
@@ -64,6 +65,7 @@ ARRAYS = {
     "swiglu": ("gate up", "y"),
     "swiglu-backward": ("gate up dy", "dgate dup"),
     "geglu": ("gate up", "y"),
+    "geglu-backward": ("gate up dy", "dgate dup"),
     "bias-gelu": ("x b", "y"),
     "rope": ("x cos sin", "y"),
     "reduce": ("x", "y"),
@@ -74,8 +76,11 @@ ARRAYS = {
     "dropout": ("x", "y"),
     "quantise-e4m3": ("x", "e4m3 scales"),
     "quantise-i8": ("x", "i8 scales"),
+    "dequantise-e4m3": ("e4m3 scales", "y"),
+    "dequantise-i8": ("i8 scales", "y"),
     "convert": ("x", "y"),
     "transpose": ("x", "y"),
+    "permute": ("x", "y"),
     "matmul-tile": ("factor other", "y"),
     "copy": ("x", "y"),
 }
@@ -119,6 +124,14 @@ class Operands:
             return normal(rows)
         if name == "probabilities":
             return torch.softmax(normal(rows, columns), -1)
+        if name == "logarithms":
+            return torch.log_softmax(normal(rows, columns), -1)
+        if name == "scales":
+            return torch.randn(rows, 1, device=device)
+        if name == "i8":
+            return torch.randint(-127, 128, (rows, columns), device=device, dtype=torch.int8)
+        if name == "e4m3":
+            return normal(rows, columns).to(torch.float8_e4m3fn)
         if name == "mask":
             # Torch has NaN for rows of which nothing shows.
             mask = torch.rand(rows, columns, device=device) < 0.5
@@ -181,6 +194,10 @@ def torch_softmax_backward(o):
     return torch.ops.aten._softmax_backward_data(o.dy, o.probabilities, -1, o.dtype)
 
 
+def torch_log_softmax_backward(o):
+    return torch.ops.aten._log_softmax_backward_data(o.dy, o.logarithms, -1, o.dtype)
+
+
 def torch_cross_entropy_backward(o):
     logarithms, count = o.saved
     chosen = torch.ops.aten.nll_loss_backward(o.dlosses, logarithms, o.targets, None, 0, -100, count)
@@ -220,6 +237,16 @@ def torch_layernorm_backward(o):
 def torch_swiglu_backward(o):
     dgate = torch.ops.aten.silu_backward(o.dy * o.up, o.gate)
     return dgate, o.dy * torch.nn.functional.silu(o.gate)
+
+
+def torch_geglu_backward(o):
+    dgate = torch.ops.aten.gelu_backward(o.dy * o.up, o.gate)
+    return dgate, o.dy * torch.nn.functional.gelu(o.gate)
+
+
+def torch_permute(o):
+    rows, columns = o.x.shape
+    return o.x.view(rows, columns // HEAD, HEAD).transpose(0, 1).contiguous()
 
 
 def torch_rope(o):
@@ -262,6 +289,7 @@ def torch_ops():
         "causal-softmax": torch_causal,
         "masked-softmax": torch_masked,
         "softmax-backward": torch_softmax_backward,
+        "log-softmax-backward": torch_log_softmax_backward,
         "cross-entropy": lambda o: f.cross_entropy(o.x, o.targets, reduction="none"),
         "cross-entropy-backward": torch_cross_entropy_backward,
         "rmsnorm": normed,
@@ -274,6 +302,7 @@ def torch_ops():
         "swiglu": lambda o: f.silu(o.gate) * o.up,
         "swiglu-backward": torch_swiglu_backward,
         "geglu": lambda o: f.gelu(o.gate) * o.up,
+        "geglu-backward": torch_geglu_backward,
         "bias-gelu": lambda o: f.gelu(o.x + o.b),
         "rope": torch_rope,
         "reduce": lambda o: o.x.sum(-1),
@@ -284,8 +313,11 @@ def torch_ops():
         "dropout": lambda o: f.dropout(o.x, DROPPED, True),
         "quantise-e4m3": lambda o: torch_quantise(o.x, "e4m3"),
         "quantise-i8": lambda o: torch_quantise(o.x, "i8"),
+        "dequantise-e4m3": lambda o: (o.e4m3.float() * o.scales).to(o.dtype),
+        "dequantise-i8": lambda o: (o.i8 * o.scales).to(o.dtype),
         "convert": lambda o: o.x.to(converted(o.dtype)),
         "transpose": lambda o: o.x.t().contiguous(),
+        "permute": torch_permute,
         "matmul-tile": lambda o: torch.matmul(o.factor, o.other),
         "copy": torch_copy,
     }
@@ -380,6 +412,16 @@ def triton_ops():
         result = part * (given - tl.sum(part * given, axis=0))
         tl.store(dx + row * columns + column, result, mask=inside)
 
+    @row_kernel
+    def log_softmax_backward_kernel(y, dy, dx, columns, BLOCK: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        column = tl.arange(0, BLOCK)
+        inside = column < columns
+        logarithm = tl.load(y + row * columns + column, mask=inside, other=0.0).to(tl.float32)
+        given = tl.load(dy + row * columns + column, mask=inside, other=0.0).to(tl.float32)
+        result = given - tl.exp(logarithm) * tl.sum(given, axis=0)
+        tl.store(dx + row * columns + column, result, mask=inside)
+
     # Vocabularies are long: the largest logit and the sum are found in one pass over blocks, as Liger does.
 
     @row_kernel
@@ -444,6 +486,14 @@ def triton_ops():
             value = tl.floor(value + 0.5)
         tl.store(q + row * columns + column, value.to(q.dtype.element_ty), mask=inside)
 
+    @row_kernel
+    def dequantise_kernel(q, scales, y, columns, BLOCK: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        column = tl.arange(0, BLOCK)
+        inside = column < columns
+        value = tl.load(q + row * columns + column, mask=inside).to(tl.float32)
+        tl.store(y + row * columns + column, value * tl.load(scales + row), mask=inside)
+
     # Gradients of weights: each program adds up some rows, and what they have is added up after, as in the tutorial and in Liger.
 
     @row_kernel
@@ -488,16 +538,21 @@ def triton_ops():
         tl.store(y + row * columns + column, value * other, mask=inside)
 
     @row_kernel
-    def swiglu_backward_kernel(gate, up, dy, dgate, dup, columns, BLOCK: tl.constexpr):
+    def glu_backward_kernel(gate, up, dy, dgate, dup, columns, GELU: tl.constexpr, BLOCK: tl.constexpr):
         row = tl.program_id(0).to(tl.int64)
         column = tl.arange(0, BLOCK)
         inside = column < columns
         value = tl.load(gate + row * columns + column, mask=inside, other=0.0).to(tl.float32)
         other = tl.load(up + row * columns + column, mask=inside, other=0.0).to(tl.float32)
         given = tl.load(dy + row * columns + column, mask=inside, other=0.0).to(tl.float32)
-        part = tl.sigmoid(value)
+        if GELU:
+            part = 0.5 * (1.0 + tl.erf(value * 0.7071067811865476))
+            slope = part + value * tl.exp(-0.5 * value * value) * 0.3989422804014327
+        else:
+            part = tl.sigmoid(value)
+            slope = part * (1.0 + value * (1.0 - part))
         tl.store(dup + row * columns + column, given * value * part, mask=inside)
-        tl.store(dgate + row * columns + column, given * other * part * (1.0 + value * (1.0 - part)), mask=inside)
+        tl.store(dgate + row * columns + column, given * other * slope, mask=inside)
 
     @row_kernel
     def bias_gelu_kernel(x, b, y, columns, BLOCK: tl.constexpr):
@@ -616,6 +671,13 @@ def triton_ops():
             lambda o, grid, n, block: glu_kernel[grid](o.gate, o.up, o.y, n, GELU=gelu, BLOCK=block)
         )
 
+    def glu_backward(gelu):
+        return over_rows(
+            lambda o, grid, n, block: glu_backward_kernel[grid](
+                o.gate, o.up, o.dy, o.dgate, o.dup, n, GELU=gelu, BLOCK=block
+            )
+        )
+
     def matmul(o):
         (m, k), n = o.factor.shape, o.other.shape[1]
 
@@ -639,6 +701,9 @@ def triton_ops():
         "softmax-backward": over_rows(
             lambda o, grid, n, block: softmax_backward_kernel[grid](o.probabilities, o.dy, o.dx, n, BLOCK=block)
         ),
+        "log-softmax-backward": over_rows(
+            lambda o, grid, n, block: log_softmax_backward_kernel[grid](o.logarithms, o.dy, o.dx, n, BLOCK=block)
+        ),
         "cross-entropy": in_blocks(
             lambda o, grid, n, block: cross_entropy_kernel[grid](o.x, o.targets, o.losses, n, BLOCK=block)
         ),
@@ -661,18 +726,21 @@ def triton_ops():
         ),
         "layernorm-backward": norm_backward(True),
         "swiglu": glu(False),
-        "swiglu-backward": over_rows(
-            lambda o, grid, n, block: swiglu_backward_kernel[grid](
-                o.gate, o.up, o.dy, o.dgate, o.dup, n, BLOCK=block
-            )
-        ),
+        "swiglu-backward": glu_backward(False),
         "geglu": glu(True),
+        "geglu-backward": glu_backward(True),
         "bias-gelu": over_rows(lambda o, grid, n, block: bias_gelu_kernel[grid](o.x, o.b, o.y, n, BLOCK=block)),
         "rope": over_rows(
             lambda o, grid, n, block: rope_kernel[grid](o.x, o.cos, o.sin, o.y, n, HALF=HEAD // 2, BLOCK=block // 2)
         ),
         "quantise-e4m3": quantise("e4m3", False),
         "quantise-i8": quantise("i8", False),
+        "dequantise-e4m3": over_rows(
+            lambda o, grid, n, block: dequantise_kernel[grid](o.e4m3, o.scales, o.y, n, BLOCK=block)
+        ),
+        "dequantise-i8": over_rows(
+            lambda o, grid, n, block: dequantise_kernel[grid](o.i8, o.scales, o.y, n, BLOCK=block)
+        ),
         "matmul-tile": matmul,
     }
 
@@ -736,6 +804,8 @@ def expected(case, o, picked):
     if op == "softmax-backward":
         y = o.probabilities[picked].double()
         return y * (dy - (y * dy).sum(-1, keepdim=True))
+    if op == "log-softmax-backward":
+        return dy - torch.exp(o.logarithms[picked].double()) * dy.sum(-1, keepdim=True)
     if op == "cross-entropy":
         return torch.logsumexp(x, -1) - x.gather(-1, o.targets[picked][:, None])[:, 0]
     if op == "cross-entropy-backward":
@@ -760,6 +830,10 @@ def expected(case, o, picked):
         return dy * up * part * (1 + gate * (1 - part)), dy * gate * part
     if op == "geglu":
         return gelu(gate) * up
+    if op == "geglu-backward":
+        part = 0.5 * (1 + torch.erf(gate * 0.5**0.5))
+        slope = part + gate * torch.exp(-0.5 * gate * gate) / (2 * torch.pi) ** 0.5
+        return dy * up * slope, dy * gate * part
     if op == "bias-gelu":
         return gelu(x + o.b.double())
     if op == "rope":
@@ -776,6 +850,10 @@ def expected(case, o, picked):
         return torch.sort(x, -1, descending=True).values[:, : max(case["k"], 1)]
     if op == "embedding":
         return o.table[o.indices[picked]].double()
+    if op in ("dequantise-e4m3", "dequantise-i8"):
+        return getattr(o, o.inputs[0])[picked].to(torch.float32).double() * o.scales[picked].double()
+    if op == "permute":
+        return x.view(len(picked), -1, HEAD)
     if op == "matmul-tile":
         return o.factor[picked].double() @ o.other.double()
     return x
@@ -813,6 +891,8 @@ def relative_error(case, o, result):
             return float("inf")
     elif op == "transpose":
         found = result.t()[picked].double()
+    elif op == "permute":
+        found = result.transpose(0, 1)[picked].double()
     elif o.outputs[0] in LARGEST:
         want, found = dequantised(o, want, *(part[picked] for part in result))
     else:

@@ -10,7 +10,8 @@ fn case(op: &'static Op, element: Element, rows: u32, columns: u32) -> Case {
     let depth = if op.product { 9 } else { 0 };
     let k = if op == &order::TOPK { 3 } else { 0 };
     // Rows of whole heads.
-    let columns = if op == &moves::ROPE { columns.next_multiple_of(128) } else { columns };
+    let columns =
+        if op == &moves::ROPE || op == &moves::PERMUTE { columns.next_multiple_of(128) } else { columns };
     Case { op, element, rows, columns, depth, k, clock: Kind::Device }
 }
 
@@ -230,6 +231,7 @@ fn the_reference_computes_what_the_names_say() {
     close(row(&exponentials::CROSS_ENTROPY_BACKWARD, 0), &[0.0321, -0.9129, 0.2369, 0.6439]);
     // The sum of the products is 10.
     close(row(&exponentials::SOFTMAX_BACKWARD, 0), &[-9.0, -16.0, -27.0, -38.0]);
+    close(row(&exponentials::LOG_SOFTMAX_BACKWARD, 0), &[-11.23227, -31.25075, -89.38492, -245.19168]);
     close(row(&norms::RMSNORM, 0), &[0.3651, 1.4606, 1.0954, 0.7303]);
     close(row(&norms::LAYERNORM, 0), &[-0.3416, 1.1056, 1.4472, 1.1708]);
     let both = rows(&norms::ADD_RMSNORM, 0);
@@ -245,6 +247,9 @@ fn the_reference_computes_what_the_names_say() {
     close(both[1].clone(), &[2.0, 1.0]);
     close(row(&gated::SWIGLU, 0), &[0.7311, 3.5232, 2.8577, 1.9640]);
     close(row(&gated::GEGLU, 0), &[0.8413, 3.9090, 2.9960, 1.9999]);
+    let both = rows(&gated::GEGLU_BACKWARD, 0);
+    close(both[0].clone(), &[1.08332, 4.34093, 1.01195, 0.25013]);
+    close(both[1].clone(), &[0.8413, 3.9090, 2.9960, 1.9999]);
     close(row(&gated::BIAS_GELU, 0), &[1.9545, 3.9999, 3.9999, 4.5]);
     let both = rows(&gated::SWIGLU_BACKWARD, 0);
     close(both[0].clone(), &[0.92767, 4.36314, 1.08810, 0.26317]);
@@ -257,7 +262,17 @@ fn the_reference_computes_what_the_names_say() {
     close(row(&moves::CONVERT, 1), &x[4..]);
     close(row(&moves::TRANSPOSE, 1), &[2.0, 3.0]);
     close(row(&moves::DROPOUT, 1), &[8.0, 6.0, 4.0, 2.0]);
+    close(row(&quantised::DEQUANTISE_I8, 1), &[8.0, 6.0, 4.0, 2.0]);
     close(rows(&quantised::QUANTISE_E4M3, 1).swap_remove(1), &[4.0 / 448.0]);
+}
+
+/// Two tokens with two heads become two heads with two tokens.
+#[test]
+fn the_reference_moves_whole_heads() {
+    let case = case(&moves::PERMUTE, Element::F32, 2, 256);
+    let at = |_: usize, place: u64| f64::from(u32::try_from(place).unwrap());
+    let first = |row| (case.op.rows)(&case, &at, row)[0].iter().map(|it| it.value).next().unwrap();
+    assert_eq!([0, 1, 2, 3].map(first), [0.0, 256.0, 128.0, 384.0]);
 }
 
 /// A head of which all numbers are 1, at position 3: pairs are turned from (1, 1).

@@ -134,6 +134,28 @@ fn softmax_backward<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     Softmax::new().backward(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?)
 }
 
+pub(in super::super) static LOG_SOFTMAX_BACKWARD: Op = Op {
+    name: "log-softmax-backward",
+    about: "Measure the gradient of the logarithm of the softmax of rows, from its result",
+    bars: |element| large(SOME, element),
+    tensors: |case| vec![case.matrix("y"), case.matrix("dy"), case.matrix("dx").output()],
+    rows: |case, at, row| {
+        let (y, dy) = (of_row(case, at, 0, row), of_row(case, at, 1, row));
+        let sum: Sum = dy.iter().copied().collect();
+        let gradient = |(y, dy): (&f64, &f64)| {
+            let slack = FEW * dy.abs() + y.exp() * (FEW * sum.value.abs() + sum.slack());
+            Expected { value: dy - y.exp() * sum.value, slack }
+        };
+        vec![y.iter().zip(&dy).map(gradient).collect()]
+    },
+    calls: calls!(log_softmax_backward),
+    ..Op::PLAIN
+};
+
+fn log_softmax_backward<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
+    Softmax::new().log().backward(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?)
+}
+
 pub(in super::super) static CROSS_ENTROPY: Op = Op {
     name: "cross-entropy",
     about: "Measure the cross entropy of rows of logits, a loss for each row",

@@ -72,6 +72,36 @@ fn geglu<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     Glu::ge().run(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?)
 }
 
+pub(in super::super) static GEGLU_BACKWARD: Op = Op {
+    name: "geglu-backward",
+    about: "Measure the gradients of GeGLU, of the gate and of what it lets through",
+    bars: |element| large(SOME, element),
+    tensors: |case| {
+        let inputs = [case.matrix("gate"), case.matrix("up"), case.matrix("dy")];
+        [&inputs[..], &[case.matrix("dgate").output(), case.matrix("dup").output()]].concat()
+    },
+    rows: |case, at, row| {
+        let [gate, up, dy] = [0, 1, 2].map(|input| of_row(case, at, input, row));
+        let dgate = |((gate, up), dy): ((&f64, &f64), &f64)| {
+            let density = (-0.5 * gate * gate).exp() / std::f64::consts::TAU.sqrt();
+            let slope = 0.5 * (1.0 + Real::erf(gate * std::f64::consts::FRAC_1_SQRT_2)) + gate * density;
+            Expected { value: dy * up * slope, slack: FEW * (dy * up).abs() }
+        };
+        let dup = |(gate, dy): (&f64, &f64)| {
+            let Expected { value, slack } = gelu(*gate);
+            Expected { value: value * dy, slack: slack * dy.abs() }
+        };
+        vec![gate.iter().zip(&up).zip(&dy).map(dgate).collect(), gate.iter().zip(&dy).map(dup).collect()]
+    },
+    calls: calls!(geglu_backward),
+    ..Op::PLAIN
+};
+
+fn geglu_backward<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
+    let (gate, up, dy) = (call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?);
+    Glu::ge().backward(call.device, gate, up, dy, call.rows::<T>(3)?, call.rows::<T>(4)?)
+}
+
 pub(in super::super) static BIAS_GELU: Op = Op {
     name: "bias-gelu",
     about: "Measure gelu(x + bias), a formula of one's own",

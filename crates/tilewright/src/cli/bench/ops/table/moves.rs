@@ -2,9 +2,9 @@
 
 use tilewright::hardware::Element;
 use tilewright::lang::bf16;
-use tilewright::ops::{Dropout, Error, FloatItem, Rope, convert, embedding, transpose};
+use tilewright::ops::{Dropout, Error, FloatItem, Rope, convert, embedding, permute, transpose};
 
-use super::super::case::{Reading, Role, Tensor};
+use super::super::case::{Case, Reading, Role, Tensor};
 use super::super::library::Call;
 use super::super::reference::{DROPPED, Expected, FEW, of_row};
 use super::{Op, calls};
@@ -19,10 +19,7 @@ const VOCABULARY: u32 = 32_768;
 pub(in super::super) static ROPE: Op = Op {
     name: "rope",
     about: "Measure rotary position embedding of heads of 128",
-    fits: |case| match case.columns.is_multiple_of(HEAD) {
-        true => Ok(()),
-        false => Err(format!("--columns: found {}, expected whole heads of {HEAD}", case.columns)),
-    },
+    fits: whole_heads,
     tensors: |case| {
         let pairs = |name| Tensor { columns: HEAD / 2, ..case.matrix(name).of(Element::F32) };
         let cos = pairs("cos").with(Role::Computed(|_, place| angle(place).cos()));
@@ -49,6 +46,13 @@ pub(in super::super) static ROPE: Op = Op {
     calls: calls!(rope),
     ..Op::PLAIN
 };
+
+fn whole_heads(case: &Case) -> Result<(), String> {
+    match case.columns.is_multiple_of(HEAD) {
+        true => Ok(()),
+        false => Err(format!("--columns: found {}, expected whole heads of {HEAD}", case.columns)),
+    }
+}
 
 fn rope<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     let (cos, sin) = (call.rows::<f32>(1)?, call.rows::<f32>(2)?);
@@ -141,6 +145,31 @@ pub(in super::super) static TRANSPOSE: Op = Op {
 
 fn turn<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     transpose(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?)
+}
+
+pub(in super::super) static PERMUTE: Op = Op {
+    name: "permute",
+    about: "Measure heads of tokens becoming tokens of heads, of 128 numbers each",
+    fits: whole_heads,
+    tensors: |case| {
+        let heads = case.columns / HEAD;
+        // A head after the other, a row for each token.
+        let turned = Tensor { rows: heads.saturating_mul(case.rows), columns: HEAD, ..case.matrix("y") };
+        vec![case.matrix("x"), turned.output()]
+    },
+    rows: |case, at, row| {
+        let (head, token) = (row / case.rows, row % case.rows);
+        let first = u64::from(token) * u64::from(case.columns) + u64::from(head * HEAD);
+        vec![(first..first + u64::from(HEAD)).map(|place| Expected::exact(at(0, place))).collect()]
+    },
+    calls: calls!(permuted),
+    ..Op::PLAIN
+};
+
+fn permuted<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
+    let (rows, heads) = (call.case.rows as usize, (call.case.columns / HEAD) as usize);
+    let extents = [rows, heads, HEAD as usize];
+    permute(call.device, call.buffer::<T>(0)?, &extents, &[1, 0, 2], call.buffer::<T>(1)?)
 }
 
 /// Computed by [`Matmul`](super::super::matmul::Matmul).

@@ -2,7 +2,7 @@
 
 use tilewright::hardware::Element;
 use tilewright::lang::E4m3;
-use tilewright::ops::{Error, FloatItem, QuantItem, Quantise, RmsNorm};
+use tilewright::ops::{Error, FloatItem, QuantItem, Quantise, RmsNorm, dequantise};
 
 use super::super::case::{Case, Reading, Role, Tensor};
 use super::super::library::Call;
@@ -39,6 +39,39 @@ fn quantise<T: FloatItem, Q: QuantItem>(call: &Call<'_>) -> Result<(), Error> {
 
 fn quantised_row<Q: QuantItem>(case: &Case, at: At<'_>, row: u32) -> Vec<Vec<Expected>> {
     quantised::<Q>(of_row(case, at, 0, row).into_iter().map(Expected::exact).collect())
+}
+
+pub(in super::super) static DEQUANTISE_E4M3: Op = Op {
+    name: "dequantise-e4m3",
+    about: "Measure rows of E4M3 becoming numbers again, by the scale of each row",
+    tensors: |case| from_scales(case, Element::E4M3),
+    rows: scaled_row,
+    calls: calls!(dequantised, E4m3),
+    ..ACTIVATIONS
+};
+
+pub(in super::super) static DEQUANTISE_I8: Op = Op {
+    name: "dequantise-i8",
+    about: "Measure rows of 8-bit integers becoming numbers again, by the scale of each row",
+    tensors: |case| from_scales(case, Element::I8),
+    rows: scaled_row,
+    calls: calls!(dequantised, i8),
+    ..ACTIVATIONS
+};
+
+fn dequantised<T: FloatItem, Q: QuantItem>(call: &Call<'_>) -> Result<(), Error> {
+    dequantise(call.device, call.rows::<Q>(0)?, call.rows::<f32>(1)?, call.rows::<T>(2)?)
+}
+
+fn from_scales(case: &Case, element: Element) -> Vec<Tensor> {
+    let scales = case.for_rows("scales").of(Element::F32);
+    vec![case.matrix("q").of(element), scales, case.matrix("y").output()]
+}
+
+fn scaled_row(case: &Case, at: At<'_>, row: u32) -> Vec<Vec<Expected>> {
+    let scale = at(1, row.into());
+    let times = |q: f64| Expected { value: q * scale, slack: FEW / 8.0 * (q * scale).abs() };
+    vec![of_row(case, at, 0, row).into_iter().map(times).collect()]
 }
 
 pub(in super::super) static RMSNORM_QUANTISE_E4M3: Op = Op {
