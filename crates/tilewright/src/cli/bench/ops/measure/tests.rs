@@ -56,6 +56,13 @@ fn every_op_is_right_in_every_type() {
     }
 }
 
+/// Numbers that f16 has few digits for, or none, are rounded as well as they can be.
+#[test]
+fn small_parts_are_right_in_f16() {
+    let row = bench(all(None)).measure(&case(&exponentials::SOFTMAX, Element::F16, 3, 5000));
+    assert_eq!((row.failure, row.compared), (None, Some(15_000)));
+}
+
 /// The kernels of the library, whose arithmetic is in f32, are within what the reference allows them.
 #[test]
 fn kernels_are_right_in_the_simulator() {
