@@ -85,6 +85,8 @@ fn wrong_input_is_one_line_and_exit_code_2() {
         (&["matmul-tile", "--tile", "128x128"], "--tile"),
         (&["topk", "--rows", "8", "--columns", "4"], "--k: found 8, expected 1 to the 4 columns"),
         (&["matmul-tile", "--rows", "8", "--columns", "8", "--depth", "0"], "--depth: found 0"),
+        (&["rope", "--rows", "8", "--columns", "100"], "--columns: found 100, expected whole heads of 128"),
+        (&["cross-entropy", "--k", "3"], "--k: found a number, expected none but for topk"),
         (&["copy", "--device", "tpu"], "expected cpu or a number"),
         (&["small", "--peer-timeout", "0"], "--peer-timeout"),
         (&["softmin"], "unrecognized subcommand 'softmin'"),
@@ -336,12 +338,69 @@ fn results_of_ops_have_a_schema() {
     let row = &results["entries"][0];
     assert_eq!((&row["op"], &row["k"], &row["clock"]), (&"topk".into(), &3.into(), &"device".into()));
     assert_eq!((&results["torch"], &results["triton"]), (&"9.9".into(), &"8.8".into()));
-    assert_eq!((&row["torch"]["us"], &row["compared"]), (&1000.0.into(), &18.into()));
+    assert_eq!((&row["torch"]["us"], &row["compared"]), (&1000.0.into(), &36.into()));
     let ratio = row["torch"]["ratio"].as_f64().unwrap() * row["ours_us"].as_f64().unwrap();
     assert!(ratio > 100.0, "the peer's time over ours: {row}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("CPU, torch 9.9, Triton 8.8, no GPU: times are this computer's\n"), "{text}");
     assert!(text.contains("geometric mean of torch's time over ours: "), "{text}");
+}
+
+/// Who does not know the ops finds them in the help, each with its line and all options.
+#[test]
+fn the_help_lists_every_op() {
+    let help = |arguments: &[&str]| {
+        let output = bench(arguments);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let all = help(&["--help"]);
+    for (name, line) in [
+        ("gemm", "Measure matrix products"),
+        ("ladder", "Run every step"),
+        ("softmax", "Measure the softmax of rows, beside torch and Triton"),
+        ("cross-entropy-backward", "Measure the gradient of the cross entropy"),
+        ("rmsnorm-quantise-e4m3", "Measure RMSNorm whose result is E4M3"),
+        ("transpose", "Measure rows becoming columns"),
+        ("small", "Measure calls on few rows"),
+        ("plot", "Draw what was kept"),
+    ] {
+        let found = all.lines().find(|line| line.trim_start().split(' ').next() == Some(name));
+        assert!(found.is_some_and(|found| found.contains(line)), "{name}: {all}");
+    }
+    for op in ["softmax", "swiglu-backward", "small"] {
+        let own = help(&[op, "--help"]);
+        for mark in ["Measure ", "--dtype <DTYPE>", "--peer-timeout", "Sets of sizes:", "  bars "] {
+            assert!(own.contains(mark), "{op}, {mark}: {own}");
+        }
+        assert!(own.contains(&format!("Usage: tilewright bench {op} [OPTIONS]")), "{own}");
+    }
+}
+
+/// One op of each family beside a peer: everything that is written is compared, and the picture shows it.
+#[cfg(unix)]
+#[test]
+fn other_ops_are_measured_in_the_same_way() {
+    for (op, compared) in [
+        ("cross-entropy", 6),
+        ("masked-softmax", 60),
+        ("add-rmsnorm", 120),
+        ("rmsnorm-quantise-e4m3", 66),
+        ("quantise-i8", 66),
+        ("layernorm-backward", 80),
+        ("swiglu-backward", 120),
+        ("bias-gelu", 60),
+        ("transpose", 60),
+        ("convert", 60),
+    ] {
+        let (output, results) = beside("", &[op]);
+        assert!(output.status.success(), "{output:?}");
+        let row = &results["entries"][0];
+        assert_eq!((&row["op"], &row["subject"]), (&op.into(), &"library".into()), "{row}");
+        assert_eq!((&row["compared"], &row["torch"]["us"]), (&compared.into(), &1000.0.into()), "{row}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(op) && text.contains("geometric mean of Triton's time over ours: "), "{text}");
+    }
 }
 
 #[cfg(unix)]
@@ -414,6 +473,65 @@ fn on_a_gpu_speeds_are_held_against_a_copy() {
         assert_eq!(row["subject"], subject, "{row}");
         assert!(row["of_copy"].is_number() && row["torch"]["ratio"].is_number(), "{row}");
         assert_eq!(row["torch"]["us"], 1000.0, "{row}");
+    }
+}
+
+/// Each has kernels for the types and sizes that are asked for, which are compiled and launched, by a driver that does not execute them.
+#[cfg(target_os = "linux")]
+#[test]
+fn on_a_gpu_the_library_has_kernels_for_every_op() {
+    use tilewright_fake_driver::Fake;
+
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("r.json");
+    for op in [
+        "log-softmax",
+        "masked-softmax",
+        "softmax-backward",
+        "log-softmax-backward",
+        "cross-entropy",
+        "cross-entropy-backward",
+        "add-rmsnorm",
+        "rmsnorm-quantise-e4m3",
+        "rmsnorm-quantise-i8",
+        "rmsnorm-backward",
+        "layernorm-backward",
+        "swiglu",
+        "swiglu-backward",
+        "geglu",
+        "geglu-backward",
+        "bias-gelu",
+        "rope",
+        "quantise-e4m3",
+        "quantise-i8",
+        "dequantise-e4m3",
+        "dequantise-i8",
+        "convert",
+        "transpose",
+        "permute",
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tilewright"));
+        command.args(["bench", op, "--rows", "8", "--columns", "256", "--dtype", "f32,bf16"]);
+        command.args([
+            "--copies",
+            "2",
+            "--rounds",
+            "1",
+            "--sample",
+            "0",
+            "--yardstick",
+            "1",
+            "--peer",
+            "none",
+            "--json",
+        ]);
+        command.arg(&json).env("TILEWRIGHT_CACHE", "off").stdin(Stdio::null());
+        let _driver = Fake::new().prepare(&mut command).unwrap();
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{op}: {output:?}");
+        let rows = rows(&json);
+        assert_eq!(rows.len(), 2);
+        assert!(rows.iter().all(|row| row["subject"] == "library" && row["of_copy"].is_number()), "{rows:?}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! The program that torch and Triton are peers through, as far as an interpreter without them runs it. Where there is no interpreter, these
-//! tests are shown as ignored.
+//! The program that torch and Triton are peers through, as far as an interpreter without them runs it; with torch, its functions on this
+//! computer. Where there is no interpreter, or no torch, these tests are shown as ignored.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a test fails by panicking
 
 use std::io::{BufRead, BufReader, Write};
@@ -26,16 +26,22 @@ fn main() -> ExitCode {
         let found = python.clone().unwrap_or_default();
         Trial::test(name, move || test(&found)).with_ignored_flag(python.is_none())
     });
-    libtest_mimic::run(&arguments, trials.into()).exit_code()
+    let found = python.clone().unwrap_or_default();
+    let with_torch = python.is_some_and(|python| runs(&python, "import torch"));
+    let torch = Trial::test("torch_is_right_in_every_op", move || torch_is_right_in_every_op(&found))
+        .with_ignored_flag(!with_torch);
+    libtest_mimic::run(&arguments, trials.into_iter().chain([torch]).collect()).exit_code()
+}
+
+/// Whether an interpreter runs these words.
+fn runs(python: &Path, words: &str) -> bool {
+    let output = Command::new(python).args(["-c", words]).stdin(Stdio::null()).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 /// The first in the path that runs.
 fn python() -> Option<PathBuf> {
-    let works = |path: &PathBuf| {
-        let output =
-            Command::new(path).args(["-c", "import json, os, sys, time"]).stdin(Stdio::null()).output();
-        output.is_ok_and(|output| output.status.success())
-    };
+    let works = |path: &PathBuf| runs(path, "import json, os, sys, time");
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join("python3")).find(works)
 }
@@ -122,5 +128,60 @@ fn nothing_temporary_stays(python: &Path) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     assert!(bench(python, folder.path()).status.success());
     assert_eq!(std::fs::read_dir(folder.path())?.count(), 0);
+    Ok(())
+}
+
+/// What torch computes is what the names say, in float64, and time is taken of it.
+fn torch_is_right_in_every_op(python: &Path) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("peers.py");
+    std::fs::write(&path, PEERS)?;
+    let mut child = Command::new(python)
+        .arg("-u")
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut ask = |request: String| -> Result<serde_json::Value, Failed> {
+        writeln!(input, "{request}")?;
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        Ok(serde_json::from_str(&line)?)
+    };
+    let hello = ask("{\"hello\": 1, \"peer\": \"torch\", \"device\": null}".to_owned())?;
+    assert_eq!(hello["protocol"], 1, "{hello}");
+    let (_, arrays) = PEERS.split_once("ARRAYS = {\n").unwrap();
+    let (arrays, _) = arrays.split_once("\n}\n").unwrap();
+    let ops: Vec<&str> = arrays.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    assert!(ops.len() > 30, "{ops:?}");
+    for op in ops {
+        for (dtype, most) in [("f32", 1e-3), ("bf16", 1e-2)] {
+            // To bf16.
+            let most = if op == "convert" { 1e-2 } else { most };
+            let depth = if op == "matmul-tile" { 48 } else { 0 };
+            let k = if op == "topk" { 8 } else { 0 };
+            let case = serde_json::json!({
+                "op": op, "peer": "torch", "dtype": dtype, "rows": 33, "columns": 256, "depth": depth, "k": k, "copies": 2,
+                "clock": "device", "seed": 1,
+            });
+            let ready = ask(case.to_string())?;
+            // What torch does in another way is said.
+            if op == "layernorm-backward" && dtype == "bf16" {
+                assert!(ready["unsupported"].as_str().unwrap_or_default().contains("in 16 bits"), "{ready}");
+                continue;
+            }
+            assert_eq!(ready["copies"], 2, "{op} {dtype}: {ready}");
+            let checked = ask("{\"check\": true}".to_owned())?;
+            let error = checked["relative_error"].as_f64().unwrap_or(f64::NAN);
+            assert!(error < most, "{op} {dtype}: {checked}");
+            let measured = ask("{\"measure\": 0.0}".to_owned())?;
+            assert!(measured["us"].as_f64().unwrap_or(0.0) > 0.0, "{op} {dtype}: {measured}");
+        }
+    }
+    drop(input);
+    assert!(child.wait()?.success());
     Ok(())
 }

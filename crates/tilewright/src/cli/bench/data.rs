@@ -6,7 +6,7 @@
 
 use tilewright::device::{Buffer, DeviceError};
 use tilewright::hardware::Element;
-use tilewright::lang::{bf16, f16};
+use tilewright::lang::{E4m3, bf16, f16};
 
 /// The longest pattern, in elements: a prime.
 const PERIOD: usize = 1_048_573;
@@ -38,6 +38,13 @@ impl Pattern {
             values: places.iter().copied().map(f64::from).collect(),
             bytes: places.iter().flat_map(|place| place.to_le_bytes()).collect(),
         }
+    }
+
+    /// These numbers, rounded to the type.
+    pub(super) fn of(element: Element, numbers: impl Iterator<Item = f64>) -> Pattern {
+        let bytes: Vec<u8> = numbers.flat_map(|number| encode(element, number)).collect();
+        let values = bytes.chunks(element.bytes() as usize).map(|bytes| decode(element, bytes)).collect();
+        Pattern { values, bytes }
     }
 
     /// The number at a place in memory, in elements.
@@ -91,13 +98,14 @@ impl Random {
             // Tensor cores ignore the last 13 bits; here they are zero, so that products are exact.
             Element::TF32 => (((self.normal() as f32).to_bits() + 0x1000) & !0x1fff).to_le_bytes().to_vec(),
             Element::E4M3 | Element::E5M2 => vec![small(element, self.normal())],
+            Element::Bool => vec![u8::from(self.next() >> 63 == 1)],
             _ => self.next().to_le_bytes()[..element.bytes() as usize].to_vec(),
         }
     }
 }
 
 /// The bytes of a number, rounded to one of the types that operands and results have; zeros of any other.
-#[allow(clippy::cast_possible_truncation, reason = "rounded to the type")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded to the type")]
 pub(super) fn encode(element: Element, value: f64) -> Vec<u8> {
     match element {
         Element::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
@@ -105,6 +113,9 @@ pub(super) fn encode(element: Element, value: f64) -> Vec<u8> {
         Element::F32 => (value as f32).to_le_bytes().to_vec(),
         Element::F64 => value.to_le_bytes().to_vec(),
         Element::I32 => (value as i32).to_le_bytes().to_vec(),
+        Element::U32 => (value as u32).to_le_bytes().to_vec(),
+        Element::I8 => (value.round_ties_even() as i8).to_le_bytes().to_vec(),
+        Element::E4M3 => vec![E4m3::from_f64(value).0],
         _ => vec![0; element.bytes() as usize],
     }
 }
@@ -126,6 +137,9 @@ pub(super) fn decode(element: Element, bytes: &[u8]) -> f64 {
         Element::F64 => f64::from_bits(bits),
         Element::I8 => f64::from(bits as u8 as i8),
         Element::I32 => f64::from(bits as u32 as i32),
+        Element::U32 => f64::from(bits as u32),
+        Element::Bool => f64::from(u8::from(bits != 0)),
+        Element::E4M3 if bits & 0x7f == 0x7f => f64::NAN,
         Element::E4M3 => f64::from(value_of_small(3, 7, bits as u8)),
         Element::E5M2 => f64::from(value_of_small(2, 15, bits as u8)),
         _ => f64::NAN,

@@ -1,17 +1,18 @@
 //! The library's own operators as a subject: called as its users call them.
 
-use tilewright::device::{Buffer, Device, DeviceError, DynBuffer};
+use std::any::Any;
+
+use tilewright::device::{Buffer, Device, DeviceError, DynBuffer, Item};
 use tilewright::hardware::Element;
-use tilewright::lang::{bf16, f16};
-use tilewright::ops::{
-    Arg, CumulativeSum, Dropout, Error, FloatItem, LayerNorm, Reduce, RmsNorm, Rows, Softmax, TopK, embedding,
-};
+use tilewright::lang::{E4m3, bf16, f16};
+use tilewright::ops::{Error, Rows};
 
 use super::super::super::Failure;
 use super::super::timing::{Contestant, broken};
-use super::case::{Case, DROPPED, EPS, Op, VOCABULARY};
+use super::case::{Case, Tensor};
 use super::memory::Memory;
 use super::subject::Subject;
+use super::table::Function;
 
 /// The operators of [`tilewright::ops`].
 pub(super) struct Library;
@@ -21,123 +22,110 @@ impl Subject for Library {
         "library".to_owned()
     }
 
+    /// Nothing if the library does not have it on this device, which the first call says.
     fn prepare<'a>(
         &'a self,
         device: &Device,
         case: &'a Case,
         memory: &'a Memory,
     ) -> Result<Option<Box<dyn Contestant + 'a>>, Failure> {
-        match case.element {
-            Element::F16 => Calls::<f16>::prepare(device, case, memory),
-            Element::BF16 => Calls::<bf16>::prepare(device, case, memory),
-            _ => Calls::<f32>::prepare(device, case, memory),
-        }
-    }
-}
-
-/// An operator on elements of one type, with everything that its calls need.
-struct Calls<'a, T> {
-    device: Device,
-    case: &'a Case,
-    copies: Vec<Copy<T>>,
-    /// The last column that each row of a causal softmax sees.
-    positions: Buffer<i32>,
-}
-
-/// The arrays of one copy.
-struct Copy<T> {
-    /// Those of numbers, inputs first.
-    numbers: Vec<Buffer<T>>,
-    /// Rows to look up.
-    rows: Buffer<i32>,
-    /// Places that are found.
-    places: Buffer<u32>,
-}
-
-impl<T: FloatItem> Copy<T> {
-    fn new(device: &Device, case: &Case, memory: &Memory, copy: usize) -> Result<Copy<T>, DeviceError> {
-        let buffers = memory.inputs(copy).iter().chain(memory.outputs(copy));
-        let (mut rows, mut places) = (device.alloc(0)?, device.alloc(0)?);
-        let mut numbers = Vec::new();
-        for (place, (buffer, tensor)) in buffers.zip(case.tensors()).enumerate() {
-            let buffer = DynBuffer::from(buffer);
-            match tensor.element {
-                Element::I32 if place == 0 => rows = buffer.reinterpreted(Element::I32).typed()?,
-                Element::I32 => places = buffer.reinterpreted(Element::U32).typed()?,
-                element => numbers.push(buffer.reinterpreted(element).typed()?),
-            }
-        }
-        Ok(Copy { numbers, rows, places })
-    }
-}
-
-impl<'a, T: FloatItem> Calls<'a, T> {
-    /// Nothing if the library does not have it on this device, which the first call says.
-    fn prepare(
-        device: &Device,
-        case: &'a Case,
-        memory: &Memory,
-    ) -> Result<Option<Box<dyn Contestant + 'a>>, Failure>
-    where
-        T: 'a,
-    {
-        if matches!(case.op, Op::Copy | Op::MatmulTile) {
-            return Ok(None);
-        }
-        let copies = (0..memory.copies()).map(|copy| Copy::new(device, case, memory, copy));
-        let position = |row| i32::try_from(case.valid(row) - 1).unwrap_or(i32::MAX);
-        let positions: Vec<i32> = match case.op {
-            Op::CausalSoftmax => (0..case.rows).map(position).collect(),
-            _ => Vec::new(),
+        let Some([f32, f16, bf16]) = case.op.calls else { return Ok(None) };
+        let function = match case.element {
+            Element::F16 => f16,
+            Element::BF16 => bf16,
+            _ => f32,
         };
-        let calls = Calls::<T> {
-            device: device.clone(),
-            case,
-            copies: copies.collect::<Result<_, _>>().map_err(broken)?,
-            positions: device.upload(&positions).map_err(broken)?,
+        let tensors = case.tensors();
+        let operands = |copy| {
+            let buffers = memory.inputs(copy).iter().chain(memory.outputs(copy));
+            buffers.zip(&tensors).map(|(buffer, tensor)| Operand::new(buffer, tensor)).collect()
         };
+        let copies = (0..memory.copies()).map(operands).collect::<Result<_, _>>().map_err(broken)?;
+        let calls = Calls { device: device.clone(), case, function, copies };
         match calls.call(0) {
             Ok(()) => Ok(Some(Box::new(calls))),
             Err(Error::NoKernel { .. }) => Ok(None),
             Err(error) => Err(Failure::Machine(error.to_string())),
         }
     }
+}
 
-    #[allow(clippy::cast_possible_truncation, reason = "constants that f32 holds well enough")]
+/// An operator, with everything that its calls need.
+struct Calls<'a> {
+    device: Device,
+    case: &'a Case,
+    function: Function,
+    /// The arrays of each copy.
+    copies: Vec<Vec<Operand>>,
+}
+
+impl Calls<'_> {
     fn call(&self, copy: usize) -> Result<(), Error> {
-        let Case { op, rows, columns, k, .. } = *self.case;
-        let (device, copy) = (&self.device, &self.copies[copy % self.copies.len()]);
-        let (rows, columns, k) = (rows as usize, columns as usize, k as usize);
-        let all = |buffer| Rows::new(buffer, rows, columns);
-        match (op, &copy.numbers[..]) {
-            (Op::Softmax, [x, y]) => Softmax::new().run(device, all(x), all(y)),
-            (Op::CausalSoftmax, [x, y]) if rows.is_multiple_of(rows.min(columns)) => {
-                Softmax::new().causal(rows.min(columns)).run(device, all(x), all(y))
-            }
-            (Op::CausalSoftmax, [x, y]) => {
-                Softmax::new().positions(&self.positions).run(device, all(x), all(y))
-            }
-            (Op::RmsNorm, [x, w, y]) => RmsNorm::new(EPS as f32).weight(w).run(device, all(x), all(y)),
-            (Op::LayerNorm, [x, w, b, y]) => {
-                LayerNorm::new(EPS as f32).affine(w, b).run(device, all(x), all(y))
-            }
-            (Op::Reduce, [x, y]) => Reduce::Sum.rows(device, all(x), y),
-            (Op::Scan, [x, y]) => CumulativeSum::new().run(device, all(x), all(y)),
-            (Op::TopK, [x, y]) => {
-                TopK::new(k).run(device, all(x), Rows::new(y, rows, k), Rows::new(&copy.places, rows, k))
-            }
-            (Op::ArgMax, [x]) => Arg::Max.rows(device, all(x), &copy.places),
-            (Op::Embedding, [table, y]) => {
-                embedding(device, Rows::new(table, VOCABULARY as usize, columns), &copy.rows, all(y))
-            }
-            (Op::Dropout, [x, y]) => Dropout::new(DROPPED as f32, 1).run(device, all(x), all(y)),
-            _ => Ok(()),
-        }
+        let operands = &self.copies[copy % self.copies.len()];
+        (self.function)(&Call { device: &self.device, case: self.case, operands })
     }
 }
 
-impl<T: FloatItem> Contestant for Calls<'_, T> {
+impl Contestant for Calls<'_> {
     fn launch(&self, copy: usize) -> Result<(), Failure> {
         self.call(copy).map_err(|error| Failure::Machine(error.to_string()))
+    }
+}
+
+/// What one call works on.
+pub(super) struct Call<'a> {
+    pub(super) device: &'a Device,
+    pub(super) case: &'a Case,
+    operands: &'a [Operand],
+}
+
+impl<'a> Call<'a> {
+    /// An array, by its place in the [list](super::table::Op::tensors) of all.
+    pub(super) fn rows<T: Item>(&self, place: usize) -> Result<Rows<'a, T>, Error> {
+        let (buffer, operand) = self.operand(place)?;
+        Ok(Rows::new(buffer, operand.rows, operand.columns))
+    }
+
+    /// The same, for what takes no rows.
+    pub(super) fn buffer<T: Item>(&self, place: usize) -> Result<&'a Buffer<T>, Error> {
+        Ok(self.operand(place)?.0)
+    }
+
+    fn operand<T: Item>(&self, place: usize) -> Result<(&'a Buffer<T>, &'a Operand), Error> {
+        let operand = self.operands.get(place);
+        let buffer = operand.and_then(|operand| operand.buffer.downcast_ref::<Buffer<T>>());
+        buffer.zip(operand).ok_or_else(|| {
+            let expected = operand.map_or(T::ELEMENT, |operand| operand.element);
+            DeviceError::Element { found: T::ELEMENT, expected }.into()
+        })
+    }
+}
+
+/// An array, in a buffer of its own type: what it takes to find that out is no part of a call.
+struct Operand {
+    buffer: Box<dyn Any>,
+    element: Element,
+    rows: usize,
+    columns: usize,
+}
+
+impl Operand {
+    fn new(buffer: &Buffer<u8>, tensor: &Tensor) -> Result<Operand, DeviceError> {
+        fn typed<T: Item>(buffer: &DynBuffer) -> Result<Box<dyn Any>, DeviceError> {
+            Ok(Box::new(buffer.typed::<T>()?))
+        }
+        let bytes = DynBuffer::from(buffer).reinterpreted(tensor.element);
+        let buffer = match tensor.element {
+            Element::F16 => typed::<f16>(&bytes),
+            Element::BF16 => typed::<bf16>(&bytes),
+            Element::E4M3 => typed::<E4m3>(&bytes),
+            Element::I8 => typed::<i8>(&bytes),
+            Element::I32 => typed::<i32>(&bytes),
+            Element::U32 => typed::<u32>(&bytes),
+            Element::Bool => typed::<bool>(&bytes),
+            _ => typed::<f32>(&bytes),
+        }?;
+        let (rows, columns) = (tensor.rows as usize, tensor.columns as usize);
+        Ok(Operand { buffer, element: tensor.element, rows, columns })
     }
 }

@@ -6,9 +6,10 @@ use tilewright::lang::tile::prelude::*;
 
 use super::super::super::Failure;
 use super::super::timing::{Contestant, broken};
-use super::case::{Case, Op};
+use super::case::Case;
 use super::memory::Memory;
 use super::subject::Subject;
+use super::table::moves;
 
 /// `c = a b`, a tile by a program, sixteen rows of tiles at a time: with tiles twice as wide as high, what runs together is about a square, and
 /// reads the least.
@@ -60,7 +61,7 @@ impl Subject for Matmul {
         case: &'a Case,
         memory: &'a Memory,
     ) -> Result<Option<Box<dyn Contestant + 'a>>, Failure> {
-        if case.op != Op::MatmulTile {
+        if case.op != &moves::MATMUL_TILE {
             return Ok(None);
         }
         let tile = self.tile(device, case);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tilewright::device::Device;
+use tilewright::hardware::Element;
 
 use super::super::super::Failure;
 use super::super::super::product;
@@ -11,7 +12,7 @@ use super::super::check::{self, Inputs, Verdict};
 use super::super::peer::{Absence, Clock as Kind, Name, Peer};
 use super::super::statistics::{Spread, paired_ratio, rounded};
 use super::super::timing::{Clock, Contestant, Effort, Sampled, broken, turns};
-use super::case::{Case, Op};
+use super::case::{Case, Tensor};
 use super::memory::Memory;
 use super::reference;
 use super::row::Row;
@@ -31,12 +32,11 @@ pub(super) struct Bench {
 }
 
 /// The largest error of a peer that is no error: its arithmetic is in f32, or in tf32 where a product is asked for in f32, and its
-/// results are rounded once.
+/// results are rounded once. What it says of quantised rows is without their rounding.
 fn bearable(case: &Case) -> f64 {
-    match case.element.mantissa_bits() {
-        Some(23..) => 1e-3,
-        _ => 1e-2,
-    }
+    let short = |element| matches!(element, Element::F16 | Element::BF16);
+    let outputs = case.tensors().into_iter().filter(Tensor::is_output);
+    if short(case.element) || outputs.into_iter().any(|output| short(output.element)) { 1e-2 } else { 1e-3 }
 }
 
 impl Bench {
@@ -44,7 +44,7 @@ impl Bench {
     pub(super) fn measure(&mut self, case: &Case) -> Row {
         let of = |number: u32| (number > 0).then_some(number);
         let mut row = Row {
-            op: case.op.name().to_owned(),
+            op: case.op.name.to_owned(),
             dtype: case.element.to_string(),
             rows: case.rows,
             columns: case.columns,
@@ -121,7 +121,7 @@ impl Bench {
             row.gbps = Some(rate(spread.median));
             row.tflops = case.flops().map(|flops| rounded(flops / spread.median * 1e-6));
             // Calls are held against no copy, nor are products.
-            let comparable = case.clock == Kind::Device && case.op != Op::MatmulTile;
+            let comparable = case.clock == Kind::Device && !case.op.product;
             let copy = self.copy_gbps.filter(|_| comparable);
             row.of_copy = copy.map(|copy| rounded(case.bytes() / spread.median * 1e-3 / copy));
         }
@@ -169,7 +169,7 @@ fn judged(
     memory.spoil()?;
     ours.launch(0)?;
     device.synchronize().map_err(broken)?;
-    if case.op != Op::MatmulTile {
+    if !case.op.product {
         return reference::check(case, memory);
     }
     // A product is one of `bench gemm`, of the same numbers.

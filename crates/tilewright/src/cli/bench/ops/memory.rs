@@ -28,19 +28,23 @@ impl Memory {
         wanted: Option<u32>,
     ) -> Result<Memory, Failure> {
         let tensors = case.tensors();
-        let bytes = |tensor: &Tensor| tensor.elements.saturating_mul(tensor.element.bytes().into());
-        let count = count(device, tensors.iter().map(bytes).fold(0, u64::saturating_add), wanted)?;
+        let all = tensors.iter().map(Tensor::bytes).fold(0, u64::saturating_add);
+        let count = count(device, all, wanted)?;
         let numbers: Vec<Option<Pattern>> = (seed..)
             .zip(&tensors)
             .map(|(seed, tensor)| match tensor.role {
-                Role::Numbers => Some(Pattern::new(tensor.element, tensor.elements, seed)),
-                Role::Places(below) => Some(Pattern::places(below, tensor.elements, seed)),
-                Role::Output => None,
+                Role::Numbers => Some(Pattern::new(tensor.element, tensor.elements(), seed)),
+                Role::Places(below) => Some(Pattern::places(below, tensor.elements(), seed)),
+                Role::Computed(number) => {
+                    let numbers = (0..tensor.elements()).map(|place| number(case, place));
+                    Some(Pattern::of(tensor.element, numbers))
+                }
+                Role::Output(_) | Role::Sums => None,
             })
             .collect();
         let mut copies = vec![Vec::new(); usize::try_from(count).unwrap_or(1)];
         for (tensor, numbers) in tensors.iter().zip(&numbers) {
-            let all = several(device, numbers.as_ref(), bytes(tensor), count).map_err(broken)?;
+            let all = several(device, numbers.as_ref(), tensor.bytes(), count).map_err(broken)?;
             copies.iter_mut().zip(all).for_each(|(copy, buffer)| copy.push(buffer));
         }
         Ok(Memory { tensors, numbers, copies })
@@ -62,7 +66,7 @@ impl Memory {
     }
 
     fn part(&self, copy: usize) -> (&[Buffer<u8>], &[Buffer<u8>]) {
-        let outputs = self.tensors.iter().filter(|tensor| tensor.role == Role::Output).count();
+        let outputs = self.tensors.iter().filter(|tensor| tensor.is_output()).count();
         let copy = &self.copies[copy % self.copies.len()];
         copy.split_at(copy.len() - outputs)
     }
@@ -74,7 +78,7 @@ impl Memory {
 
     /// Spoils the outputs of the first copy, so that whoever computes them must write them.
     pub(super) fn spoil(&self) -> Result<(), Failure> {
-        let outputs = self.tensors.iter().filter(|tensor| tensor.role == Role::Output);
+        let outputs = self.tensors.iter().filter(|tensor| tensor.is_output());
         for (buffer, tensor) in self.outputs(0).iter().zip(outputs) {
             buffer.fill(poison(tensor.element)).map_err(broken)?;
         }

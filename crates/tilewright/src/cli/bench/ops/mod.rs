@@ -1,8 +1,9 @@
 //! `tilewright bench softmax` and its like: ops that move memory, and the product at tile level, beside torch and Triton where these are
-//! installed. Ours and theirs take turns in rounds, on the same GPU.
+//! installed. Ours and theirs take turns in rounds, on the same GPU. What there is stands in one [`table`].
 
 mod case;
 mod chart;
+mod command;
 mod library;
 mod matmul;
 mod measure;
@@ -10,13 +11,15 @@ mod memory;
 mod reference;
 mod row;
 mod show;
+mod sizes;
 mod subject;
+mod table;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use tilewright::device::{Device, DeviceKind};
 use tilewright::hardware::Element;
 
@@ -25,42 +28,14 @@ use super::gemm::{device, machine, progress};
 use super::ladder::extents;
 use super::peer::{Clock, Name, Peer};
 use super::results::{Journal, Results, check_writable, write_whole};
-use case::{Case, Op, SETS, Size};
+use case::Case;
 pub(super) use chart::draw;
+pub(super) use command::Command;
 use measure::{Bench, effort};
 pub(super) use row::{Row, are_ops};
 pub(super) use show::{MARK, replaced};
-
-/// What can be measured.
-#[derive(Debug, Subcommand)]
-pub(super) enum Command {
-    /// Measure the softmax of rows, beside torch and Triton
-    Softmax(Options),
-    /// Measure the softmax of rows that see their own position and those before
-    CausalSoftmax(Options),
-    /// Measure RMSNorm
-    Rmsnorm(Options),
-    /// Measure LayerNorm
-    Layernorm(Options),
-    /// Measure sums of rows; with one row, of everything
-    Reduce(Options),
-    /// Measure running sums of rows
-    Scan(Options),
-    /// Measure the largest of each row, with their places
-    Topk(Options),
-    /// Measure the place of the largest of each row
-    Argmax(Options),
-    /// Measure the lookup of rows in a table
-    Embedding(Options),
-    /// Measure dropout
-    Dropout(Options),
-    /// Measure the matrix product that is written at tile level
-    MatmulTile(Options),
-    /// Measure copies inside of the device, which other speeds are held against
-    Copy(Options),
-    /// Measure calls on few rows, with all that the host does for them
-    Small(Options),
-}
+use sizes::{SETS, Size};
+use table::{Op, moves, order};
 
 /// Options of all of these.
 #[derive(Debug, Args)]
@@ -135,29 +110,6 @@ fn sets_help() -> String {
     format!("Sets of sizes:\n{}", lines.join("\n"))
 }
 
-/// What calls on few rows are measured of.
-const SMALL: [Op; 3] = [Op::Softmax, Op::RmsNorm, Op::LayerNorm];
-
-impl Command {
-    fn parts(&self) -> (&[Op], Clock, &Options) {
-        match self {
-            Command::Softmax(options) => (&[Op::Softmax], Clock::Device, options),
-            Command::CausalSoftmax(options) => (&[Op::CausalSoftmax], Clock::Device, options),
-            Command::Rmsnorm(options) => (&[Op::RmsNorm], Clock::Device, options),
-            Command::Layernorm(options) => (&[Op::LayerNorm], Clock::Device, options),
-            Command::Reduce(options) => (&[Op::Reduce], Clock::Device, options),
-            Command::Scan(options) => (&[Op::Scan], Clock::Device, options),
-            Command::Topk(options) => (&[Op::TopK], Clock::Device, options),
-            Command::Argmax(options) => (&[Op::ArgMax], Clock::Device, options),
-            Command::Embedding(options) => (&[Op::Embedding], Clock::Device, options),
-            Command::Dropout(options) => (&[Op::Dropout], Clock::Device, options),
-            Command::MatmulTile(options) => (&[Op::MatmulTile], Clock::Device, options),
-            Command::Copy(options) => (&[Op::Copy], Clock::Device, options),
-            Command::Small(options) => (&SMALL, Clock::Host, options),
-        }
-    }
-}
-
 const WHAT: &str = "Times of ops, ours and those of torch and Triton by turns on the same GPU, operands outside of the cache: medians in \
     microseconds. Speeds count every byte that must be moved once. A ratio is the peer's time over ours in the same round, and the median of \
     these: above 1 ours is faster.";
@@ -166,7 +118,7 @@ const WHAT_CALLS: &str = "Times of calls, ours from Rust and those of torch and 
     the median of these: above 1 ours is faster.";
 
 pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure> {
-    let (ops, clock, options) = command.parts();
+    let (ops, clock, options) = (&command.ops[..], command.clock, &command.options);
     let wanted = options.peers()?;
     let cases = |gpu: bool| options.cases(ops, clock, gpu);
     // What makes no sense is said before a device is looked for.
@@ -210,7 +162,7 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
     }
     let bar = progress(cases.len());
     for case in &cases {
-        bar.set_message(format!("{} {} {}", case.op.name(), case.element, case.size()));
+        bar.set_message(format!("{} {} {}", case.op.name, case.element, case.size()));
         journal.add(bench.measure(case));
         bar.inc(1);
     }
@@ -252,7 +204,7 @@ fn start(device: &Device, wanted: &[Name], patience: Duration, missing: &mut Vec
 fn yardstick(mebibytes: u32) -> Case {
     let columns = (1 << 20) / Element::F32.bytes();
     Case {
-        op: Op::Copy,
+        op: &moves::COPY,
         element: Element::F32,
         rows: mebibytes,
         columns,
@@ -282,25 +234,25 @@ impl Options {
     }
 
     /// Everything that was asked for: all ops and types in all sizes.
-    fn cases(&self, ops: &[Op], clock: Clock, gpu: bool) -> Result<Vec<Case>, Failure> {
+    fn cases(&self, ops: &[&'static Op], clock: Clock, gpu: bool) -> Result<Vec<Case>, Failure> {
         for (name, what, given, op) in [
-            ("--depth", "a number", self.depth.is_some(), Op::MatmulTile),
-            ("--tile", "a tile", self.tile.is_some(), Op::MatmulTile),
-            ("--k", "a number", self.k.is_some(), Op::TopK),
+            ("--depth", "a number", self.depth.is_some(), &moves::MATMUL_TILE),
+            ("--tile", "a tile", self.tile.is_some(), &moves::MATMUL_TILE),
+            ("--k", "a number", self.k.is_some(), &order::TOPK),
         ] {
             if given && !ops.contains(&op) {
                 return Err(Failure::Input(format!(
                     "{name}: found {what}, expected none but for {}",
-                    op.name()
+                    op.name
                 )));
             }
         }
         let mut cases = Vec::new();
         for &op in ops {
-            let types = if self.dtype.is_empty() { op.types() } else { &self.dtype[..] };
+            let types = if self.dtype.is_empty() { op.types } else { &self.dtype[..] };
             for &element in types {
                 for (rows, columns, depth) in self.sizes(op, element, clock, gpu)? {
-                    let k = if op == Op::TopK { self.k.unwrap_or(8) } else { 0 };
+                    let k = if op == &order::TOPK { self.k.unwrap_or(8) } else { 0 };
                     let case = Case { op, element, rows, columns, depth, k, clock };
                     case.check()?;
                     cases.push(case);
@@ -310,11 +262,11 @@ impl Options {
         Ok(cases)
     }
 
-    fn sizes(&self, op: Op, element: Element, clock: Clock, gpu: bool) -> Result<Vec<Size>, Failure> {
+    fn sizes(&self, op: &Op, element: Element, clock: Clock, gpu: bool) -> Result<Vec<Size>, Failure> {
         let mut sizes = Vec::new();
         for &rows in &self.rows {
             for &columns in &self.columns {
-                let depth = if op == Op::MatmulTile { self.depth.unwrap_or(columns) } else { 0 };
+                let depth = if op.product { self.depth.unwrap_or(columns) } else { 0 };
                 sizes.push((rows, columns, depth));
             }
         }
@@ -324,7 +276,7 @@ impl Options {
         let default = [if gpu { "bars" } else { "quick" }.to_owned()];
         let sets = if sizes.is_empty() && self.set.is_empty() { &default[..] } else { &self.set[..] };
         for name in sets {
-            sizes.extend(case::set(name, op, element, clock).map_err(Failure::Input)?);
+            sizes.extend(sizes::set(name, op, element, clock).map_err(Failure::Input)?);
         }
         Ok(sizes)
     }

@@ -8,11 +8,12 @@ use tilewright::device::{Buffer, Device, DeviceKind};
 use super::super::super::Failure;
 use super::super::data::{decode, encode};
 use super::super::timing::{Contestant, broken};
-use super::case::{Case, DROPPED, Op, Role};
+use super::case::{Case, Reading, Role, Tensor};
 use super::library::Library;
 use super::matmul::Matmul;
 use super::memory::Memory;
-use super::reference::{self, At};
+use super::reference::{At, DROPPED, of_row};
+use super::table::moves;
 
 /// Something that computes ops.
 pub(super) trait Subject {
@@ -61,7 +62,7 @@ impl Subject for Runtime {
                 }
             }
         }
-        Ok((case.op == Op::Copy).then(|| Box::new(Copies(memory)) as Box<dyn Contestant>))
+        Ok((case.op == &moves::COPY).then(|| Box::new(Copies(memory)) as Box<dyn Contestant>))
     }
 }
 
@@ -120,7 +121,7 @@ impl Contestant for OnProcessor<'_> {
             let place = usize::try_from(place).unwrap_or(usize::MAX);
             inputs.get(input).and_then(|numbers| numbers.get(place)).copied().unwrap_or(f64::NAN)
         };
-        let outputs = tensors.iter().filter(|tensor| tensor.role == Role::Output);
+        let outputs = tensors.iter().filter(|tensor| tensor.is_output());
         for ((buffer, tensor), numbers) in
             self.memory.outputs(copy).iter().zip(outputs).zip((self.compute)(self.case, &at))
         {
@@ -135,41 +136,53 @@ fn write(buffer: &Buffer<u8>, bytes: &[u8]) -> Result<(), Failure> {
     buffer.slice(..bytes.len().min(buffer.len())).and_then(|part| part.write(bytes)).map_err(broken)
 }
 
-/// What the reference says, row by row. It computes what it is compared with, so that a check of it is one of memory and types only.
+/// What the reference says, row by row, as results have it. It computes what it is compared with, so that a check of it is one of memory and
+/// types only.
 pub(super) fn reference_rows(case: &Case, at: At<'_>) -> Vec<Vec<f64>> {
-    let columns = u64::from(case.columns);
-    let rows = (0..case.rows).map(|row| (row, reference::row(case, at, row)));
-    let mut outputs = vec![Vec::new(); if case.op == Op::TopK { 2 } else { 1 }];
-    for (row, expected) in rows {
-        let values = expected.iter().map(|expected| expected.value);
-        // The places of these, each taken once.
-        let mut taken: Vec<u64> = Vec::new();
-        let mut place = |value: f64| {
-            let is_it = |column: &u64| {
-                at(0, u64::from(row) * columns + column).total_cmp(&value).is_eq() && !taken.contains(column)
-            };
-            let found = (0..columns).find(is_it).unwrap_or(0);
-            taken.push(found);
-            found
-        };
-        #[allow(clippy::cast_precision_loss, reason = "columns are 32 bits")]
-        match case.op {
-            Op::ArgMax => outputs[0].extend(values.map(|value| place(value) as f64)),
-            Op::TopK => {
-                outputs[1].extend(values.clone().map(|value| place(value) as f64));
-                outputs[0].extend(values);
+    let outputs: Vec<Tensor> = case.tensors().into_iter().filter(Tensor::is_output).collect();
+    let mut written: Vec<Vec<f64>> = Vec::new();
+    for row in 0..outputs.first().map_or(0, |output| output.rows) {
+        let expected = (case.op.rows)(case, at, row);
+        written.resize(written.len().max(expected.len()), Vec::new());
+        for ((output, expected_here), to) in outputs.iter().zip(&expected).zip(&mut written) {
+            let values = expected_here.iter().map(|expected| expected.value);
+            match output.role {
+                Role::Output(Reading::Places) => to.extend(places(case, at, row, values)),
+                Role::Output(Reading::Scaled(by)) => {
+                    let scale = expected.get(by).and_then(|scales| scales.first()).map_or(1.0, |it| it.value);
+                    to.extend(values.map(|value| value / scale));
+                }
+                Role::Output(Reading::Dropped) => to.extend(dropped(case, row, values)),
+                _ => to.extend(values),
             }
-            Op::Dropout => {
-                // A number of its own for each element, spread over all by a multiplication.
-                let kept = |(column, value): (u64, f64)| {
-                    let mixed = (u64::from(row) * columns + column + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                    let dropped = (mixed >> 11) as f64 / (1u64 << 53) as f64 <= DROPPED;
-                    if dropped { 0.0 } else { value }
-                };
-                outputs[0].extend((0..).zip(values).map(kept));
-            }
-            _ => outputs[0].extend(values),
         }
     }
-    outputs
+    let columns: Vec<u32> = (0..case.columns).collect();
+    let sums = (case.op.sums)(case, at, &columns);
+    written.extend(sums.into_iter().map(|sums| sums.iter().map(|expected| expected.value).collect()));
+    written
+}
+
+/// Where these are in a row of the first input, each place taken once.
+#[allow(clippy::cast_precision_loss, reason = "columns are 32 bits")]
+fn places(case: &Case, at: At<'_>, row: u32, values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let x = of_row(case, at, 0, row);
+    let mut taken: Vec<usize> = Vec::new();
+    for value in values {
+        let is_it = |column: &usize| x[*column].total_cmp(&value).is_eq() && !taken.contains(column);
+        taken.push((0..x.len()).find(is_it).unwrap_or(0));
+    }
+    taken.into_iter().map(|column| column as f64).collect()
+}
+
+/// Some of these made zero.
+#[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+fn dropped(case: &Case, row: u32, values: impl Iterator<Item = f64>) -> impl Iterator<Item = f64> {
+    let first = u64::from(row) * u64::from(case.columns) + 1;
+    (first..).zip(values).map(|(place, value)| {
+        // A number of its own for each element, spread over all by a multiplication.
+        let mixed = place.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let dropped = (mixed >> 11) as f64 / (1u64 << 53) as f64 <= DROPPED;
+        if dropped { 0.0 } else { value }
+    })
 }
