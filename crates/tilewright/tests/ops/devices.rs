@@ -445,7 +445,7 @@ fn rows_that_a_program_takes_by_turns() {
             if device.kind() == DeviceKind::Simulator {
                 report.expect_clean().unwrap();
             }
-            dx.to_vec().unwrap().into_iter().map(|x| x.to_f32()).collect()
+            dx.to_vec().unwrap().into_iter().map(T::to_f32).collect()
         };
         let kernel = ops::rms_norm_backward::stage::<T, f32, T>(true, width).unwrap();
         let dw = parts();
