@@ -131,7 +131,9 @@ impl Emitter<'_> {
             | Ir::Part
             | Ir::Item => Err(self.of_tiles()),
             Ir::Map | Ir::TileReduce | Ir::TileScan | Ir::Dot => Err(self.of_tiles()),
-            Ir::TileLoad | Ir::TileStore | Ir::Gather | Ir::Scatter | Ir::TileAtomic => Err(self.of_tiles()),
+            Ir::TileLoad | Ir::TileStore | Ir::Gather | Ir::Scatter | Ir::TileAtomic | Ir::TileAtomicCas => {
+                Err(self.of_tiles())
+            }
 
             Ir::GridWait => self.grid(M::Wait),
             Ir::GridLaunch => self.grid(M::LaunchDependents),

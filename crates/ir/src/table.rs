@@ -750,6 +750,9 @@ ops! {
     /// Combines an element into memory at each distance from a pointer, in one step each, and gives the values from before (the elements
     /// themselves where nothing was done): pointer, distances, which of them, elements.
     TileAtomic "tile_atomic" (In(Space::Global), Distances, TileOf(Element::Bool), Tile) -> (Like(3)) [+Combine] Program, updates(0);
+    /// Replaces an element in memory at each distance from a pointer if its bits are those that are expected, in one step each, and gives the
+    /// values from before (the new elements where nothing was done): pointer, distances, which of them, expected and new elements.
+    TileAtomicCas "tile_atomic_cas" (In(Space::Global), Distances, TileOf(Element::Bool), Tile, Same(3)) -> (Like(3)) [] Program, updates(0);
 
     // ---- The rest ---------------------------------------------------------------------------------------------------------
 

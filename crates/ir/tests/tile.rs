@@ -77,7 +77,8 @@ fn what_is_right_passes() {
          }
          %5 = gather %p, %1, %2, %x : tile<4x8xf32>
          scatter %p, %1, %2, %5
-         %6 = tile_atomic %p, %1, %2, %5 op(add) : tile<4x8xf32>",
+         %6 = tile_atomic %p, %1, %2, %5 op(add) : tile<4x8xf32>
+         %7 = tile_atomic_cas %p, %1, %2, %5, %6 : tile<4x8xf32>",
         "%1 = const value(1) : u32
          %2 = for %1, %a, %1, %x : tile<4x8xf32> do {
            (%3: u32, %4: tile<4x8xf32>)

@@ -741,11 +741,12 @@ fn misshapen(x: View<f32, 2>, p: Global<f32>) {
 }
 
 #[kernel]
-fn misplaced(x: View<f32, 2>, p: Global<u8>, q: Global<f64>) {
+fn misplaced(x: View<f32, 2>, p: Global<u8>, q: Global<f64>, h: Global<f16>) {
     let _ = x.tile([4, 8]).at((0, 0)).load();
     let _ = x.tile([0, 8]);
     let _ = p.points(arange(8)).atomic_add(1);
-    let _ = q.points(arange(8)).atomic_max(1.0);
+    let _ = h.points(arange(8)).atomic_max(f16::ONE);
+    let _ = p.points(arange(8)).atomic_cas(1, 2);
     let _ = q.points(arange(8)).atomic_add(1.0);
     let _ = x.tile([4, 8]).at((0, 0)).load().cast::<f16>();
 }
@@ -761,10 +762,13 @@ fn mistakes_are_reported_where_they_are_made_not_in_the_line_before() {
         error: an atomic `add` of u8; expected integers of 32 or 64 bits, f16, bf16, f32 or f64, convert or reduce tiles before
           --> line +3:33
            |     let _ = p.points(arange(8)).atomic_add(1);
-        error: an atomic `max` of f64; expected integers of 32 or 64 bits, convert or reduce tiles before
+        error: an atomic `max` of f16; expected integers of 32 or 64 bits, f32 or f64, convert or reduce tiles before
           --> line +4:33
-           |     let _ = q.points(arange(8)).atomic_max(1.0);
-        error: kernel `misplaced` was not staged: 3 errors
+           |     let _ = h.points(arange(8)).atomic_max(f16::ONE);
+        error: an atomic `cas` of u8; expected elements of 32 or 64 bits
+          --> line +5:33
+           |     let _ = p.points(arange(8)).atomic_cas(1, 2);
+        error: kernel `misplaced` was not staged: 4 errors
         ",
     );
 }

@@ -335,7 +335,7 @@ fn boxes_of_other_pointers_are_others() {
 #[test]
 fn factors_are_loaded_ahead() {
     let (mut ahead, mut from_registers) = ([0; 2], 0);
-    for seed in 0..600 {
+    for seed in 0..900 {
         let case = Case::new(seed, 6);
         let func = &case.func;
         let sums_up = func.walk().into_iter().any(|op| {

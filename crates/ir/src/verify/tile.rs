@@ -112,7 +112,9 @@ impl Verifier<'_> {
             Opcode::TileReduce | Opcode::TileScan => return self.combination(data, types, &results),
             Opcode::Dot => return self.dot(types),
             Opcode::TileLoad | Opcode::TileStore => return self.box_access(data, types, result),
-            Opcode::Gather | Opcode::Scatter | Opcode::TileAtomic => return self.scattered(data, types),
+            Opcode::Gather | Opcode::Scatter | Opcode::TileAtomic | Opcode::TileAtomicCas => {
+                return self.scattered(data, types);
+            }
             _ => true,
         };
         if !fits {
@@ -256,10 +258,18 @@ impl Verifier<'_> {
         }
         let combines = matches!(
             data.get::<Combine>(),
-            Some(Combine::Add | Combine::Min | Combine::Max | Combine::And | Combine::Or | Combine::Xor)
+            Some(
+                Combine::Add
+                    | Combine::Min
+                    | Combine::Max
+                    | Combine::And
+                    | Combine::Or
+                    | Combine::Xor
+                    | Combine::Exchange
+            )
         );
         if data.code == Opcode::TileAtomic && !combines {
-            self.report("`tile_atomic` does add, min, max, and, or, xor");
+            self.report("`tile_atomic` does add, min, max, and, or, xor, exch");
         }
     }
 }

@@ -46,7 +46,7 @@
 //! | `x.tile(extents).at(position)`, `.block(index)`, then `.load()`, `.load_or(pad)`, `.store(tile)`, `.prefetch()` | boxes of a tensor |
 //! | `x.partition(extents)`, `x.partition_grouped(extents, group)` | the box that is this program's own, by which the host knows the grid |
 //! | `x.load_scalar(position)`, `x.store_scalar(position, value)` | one element; zero and dropped outside |
-//! | `x.points((rows, columns))`, `pointer.points(distances)`, `.only(mask)`, then `.load()`, `.store(tile)`, `.atomic_add(tile)` | gather, scatter, atomics |
+//! | `x.points((rows, columns))`, `pointer.points(distances)`, `.only(mask)`, then `.load()`, `.store(tile)`, `.atomic_add(tile)`, `.atomic_cas(expected, tile)` | gather, scatter, atomics |
 //! | [`assert_with`](crate::assert_with)`(condition, message)` | stops all programs with an error unless it holds |
 //! | [`program_id`], [`num_programs`], [`swizzle2d`] | which program this is |
 //! | [`philox`], [`uniform`] | random numbers by position |

@@ -1,6 +1,6 @@
 //! Elements at places that the kernel computes: gather, scatter, atomics.
 
-use tilewright_ir::{Attr, Cache, Combine, Element as Kind, Evict, Opcode, Shape, Value};
+use tilewright_ir::{Attr, Cache, Cmp, Combine, Element as Kind, Evict, Opcode, Shape, Value};
 
 use super::elementwise::apply;
 use super::value::{Tile, TileOperand, common_shape, grown, shape_in_trace};
@@ -9,7 +9,7 @@ use crate::element::{Element, Integer, Logic, Number};
 use crate::memory::Global;
 use crate::stage::compare;
 use crate::trace;
-use crate::value::{Operand, Val};
+use crate::value::{Operand, Val, select};
 
 /// Integers that say how many elements from a pointer something is: of 32 or 64 bits.
 #[diagnostic::on_unimplemented(
@@ -345,15 +345,22 @@ impl<T: Element> Points<T> {
     /// Combines elements into memory, each in one step, and gives the values from before; where nothing was done, the elements
     /// themselves. Ordered with nothing.
     ///
-    /// Elements are integers of 32 or 64 bits, and for [`Combine::Add`] also f16, bf16, f32 and f64: what the hardware does in one step.
+    /// Elements are integers of 32 or 64 bits, for [`Combine::Add`] also f16, bf16, f32 and f64, for [`Combine::Min`], [`Combine::Max`] and
+    /// [`Combine::Exchange`] also f32 and f64.
     #[track_caller]
     pub fn atomic(self, op: Combine, value: impl TileOperand<T>) -> Tile<T> {
         trace::here();
         let element = T::ELEMENT;
-        let adds = op == Combine::Add && matches!(element, Kind::F16 | Kind::BF16 | Kind::F32 | Kind::F64);
-        if !(adds || element.is_int() && element.bits() >= 32) {
+        let words = matches!(element, Kind::F32 | Kind::F64);
+        let fits = match op {
+            Combine::Add => words || matches!(element, Kind::F16 | Kind::BF16),
+            Combine::Min | Combine::Max | Combine::Exchange => words,
+            _ => false,
+        };
+        if !(fits || element.is_int() && element.bits() >= 32) {
             let expected = match op {
                 Combine::Add => "integers of 32 or 64 bits, f16, bf16, f32 or f64",
+                Combine::Min | Combine::Max | Combine::Exchange => "integers of 32 or 64 bits, f32 or f64",
                 _ => "integers of 32 or 64 bits",
             };
             let name = op.name();
@@ -361,8 +368,89 @@ impl<T: Element> Points<T> {
                 "an atomic `{name}` of {element}; expected {expected}, convert or reduce tiles before"
             ));
         }
+        match (op, element) {
+            (Combine::Min | Combine::Max, Kind::F32) => return self.extreme::<i32, u32>(op, value.id()),
+            (Combine::Min | Combine::Max, Kind::F64) => return self.extreme::<i64, u64>(op, value.id()),
+            _ => {}
+        }
         let operands = self.operands(value.id(), true);
         Tile::of(trace::value(Opcode::TileAtomic, operands, [op.into()], None))
+    }
+
+    /// The smaller or larger of floats, by their bits: those of numbers without a sign grow as integers with one do, those of others shrink as
+    /// integers without one grow. NaN is made the one of either sign that wins.
+    #[track_caller]
+    fn extreme<S: Number, U: Number>(self, op: Combine, value: Value) -> Tile<T> {
+        let [_, distances, mask, value] = self.operands(value, true);
+        let (opposite, winner) = match op {
+            Combine::Min => (Combine::Max, u64::MAX),
+            // The largest with the sign bit clear, a NaN.
+            _ => (Combine::Min, u64::MAX >> (65 - T::ELEMENT.bits())),
+        };
+        let found = apply(&[value], |x| {
+            let x = Val::<T>::of(x[0]);
+            let winner = Val::<S>::of(trace::constant(S::ELEMENT, winner));
+            let bits = select(compare(x, x, Cmp::Ne), winner, x.bitcast::<S>());
+            vec![bits.id, compare(bits, Val::of(trace::constant(S::ELEMENT, 0)), Cmp::Lt).id]
+        });
+        let (bits, below) = (Tile::<S>::of(found[0]), Tile::<bool>::of(found[1]));
+        let places = Points::<S> {
+            ptr: Global::of(self.ptr.id),
+            distances,
+            mask: Some(mask),
+            cache: self.cache,
+            evict: self.evict,
+        };
+        let others = Points::<U> {
+            ptr: Global::of(self.ptr.id),
+            distances,
+            mask: Some(mask),
+            cache: self.cache,
+            evict: self.evict,
+        };
+        let before = places.only(!below).atomic(op, bits);
+        let before_others = others.only(below).atomic(opposite, bits.bitcast::<U>());
+        let both = apply(&[below.id, before.id, before_others.id], |x| {
+            let (yes, no) = (Val::<U>::of(x[2]).bitcast::<T>(), Val::<S>::of(x[1]).bitcast::<T>());
+            vec![select(Val::<bool>::of(x[0]), yes, no).id]
+        });
+        Tile::of(both[0])
+    }
+
+    /// Puts elements into memory, each in one step, and gives the values from before; where nothing was done, the elements themselves. Of 32 or
+    /// 64 bits.
+    #[track_caller]
+    pub fn atomic_exchange(self, value: impl TileOperand<T>) -> Tile<T> {
+        self.atomic(Combine::Exchange, value)
+    }
+
+    /// Puts elements into memory where the bits of `expected` are there, each in one step, and gives the values from before: what was expected
+    /// where it succeeded. Where nothing was tried, the elements themselves. Of 32 or 64 bits.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    ///
+    /// /// Whoever comes first to a free place takes it.
+    /// #[kernel]
+    /// fn claim(wanted: View<u32, 1>, owners: Global<u32>, won: View<u32, 1>) {
+    ///     let place = wanted.tile([128]).block(program_id(0)).load();
+    ///     let me = arange(128) + program_id(0) * 128 + 1;
+    ///     let before = owners.points(place).atomic_cas(0, me);
+    ///     won.tile([128]).block(program_id(0)).store((before == 0).cast::<u32>());
+    /// }
+    /// claim::stage()?;
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn atomic_cas(self, expected: impl TileOperand<T>, value: impl TileOperand<T>) -> Tile<T> {
+        trace::here();
+        let element = T::ELEMENT;
+        if !matches!(element.bits(), 32 | 64) {
+            trace::error(format!("an atomic `cas` of {element}; expected elements of 32 or 64 bits"));
+        }
+        let [ptr, distances, mask, value] = self.operands(value.id(), true);
+        let expected = shape_in_trace(distances).map_or(expected.id(), |shape| grown(expected.id(), shape));
+        Tile::of(trace::value(Opcode::TileAtomicCas, [ptr, distances, mask, expected, value], [], None))
     }
 }
 
@@ -381,9 +469,9 @@ macro_rules! atomics {
 atomics! { Number:
     /// Adds to memory; gives the values from before. Of integers of 32 or 64 bits, f16, bf16, f32 and f64.
     atomic_add Add;
-    /// Leaves the smaller in memory; gives the values from before. Of integers of 32 or 64 bits.
+    /// Leaves the smaller in memory; gives the values from before. Of integers of 32 or 64 bits, f32 and f64, where NaN of an element stays.
     atomic_min Min;
-    /// Leaves the larger in memory; gives the values from before. Of integers of 32 or 64 bits.
+    /// Leaves the larger in memory; gives the values from before. Of integers of 32 or 64 bits, f32 and f64, where NaN of an element stays.
     atomic_max Max;
 }
 

@@ -186,6 +186,8 @@ fn points(table: View<bf16, 2>, ids: View<i64, 1>, out: View<bf16, 2>, p: Global
     let _ = p.points(old).atomic_and(p.gather(i, i > 2, 0));
     let _ = p.points(old).atomic_or(i);
     let _ = p.points(old).atomic_xor(1);
+    let free = p.points(old).atomic_cas(0, i);
+    let _ = p.points(old).atomic_exchange(free);
     p.scatter(i, true, 7);
 }
 
@@ -544,9 +546,10 @@ fn gathers_know_the_bounds_of_a_view() {
     let kernel = points::stage().unwrap();
     assert_eq!(lines(&kernel, "gather"), ["gather cache(cs) : tile<16x32xbf16>", "gather : tile<16xu32>"]);
     assert_eq!(lines(&kernel, "scatter"), ["scatter", "scatter evict(evict_last)", "scatter"]);
-    let ops =
-        ["add", "max", "min", "and", "or", "xor"].map(|op| format!("tile_atomic op({op}) : tile<16xu32>"));
+    let ops = ["add", "max", "min", "and", "or", "xor", "exch"]
+        .map(|op| format!("tile_atomic op({op}) : tile<16xu32>"));
     assert_eq!(lines(&kernel, "tile_atomic"), ops);
+    assert_eq!(lines(&kernel, "tile_atomic_cas"), ["tile_atomic_cas : tile<16xu32>"]);
 }
 
 #[test]

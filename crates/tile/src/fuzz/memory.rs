@@ -362,7 +362,8 @@ impl Gen {
         } else {
             self.exact_of(element, from.shape)
         };
-        let combine: Combine = self.some_combine(element);
+        let combine =
+            if exclusive && self.random.once_in(3) { Combine::Exchange } else { self.some_combine(element) };
         let contents = if element.is_float() { Contents::Small } else { Contents::Any };
         let (count, distances, mask) = if exclusive {
             let places = self.own_places(from.shape);
@@ -374,8 +375,14 @@ impl Gen {
             (count, distances, mask)
         };
         let pointer = self.buffer(element, count as usize, contents, Rule::Exact);
-        let operands = [pointer, distances.value, mask.value, value.value];
-        let result = self.emit(Opcode::TileAtomic, &operands, &[combine.into()], None);
+        let result = if exclusive && self.random.once_in(3) {
+            let expected = self.exact_of(element, from.shape);
+            let operands = [pointer, distances.value, mask.value, expected.value, value.value];
+            self.emit(Opcode::TileAtomicCas, &operands, &[], None)
+        } else {
+            let operands = [pointer, distances.value, mask.value, value.value];
+            self.emit(Opcode::TileAtomic, &operands, &[combine.into()], None)
+        };
         if exclusive {
             // What was there before depends on nobody else.
             self.push(Tile { value: result, small: false, ..value });

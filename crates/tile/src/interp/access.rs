@@ -183,13 +183,38 @@ impl Machine<'_, '_, '_> {
     pub(super) fn atomic(&mut self, data: &OpData) -> Result<(), Stop> {
         let element = self.element(data, data.operands[3])?;
         let refuse = |machine: &Self| machine.program.unsupported(data);
-        let combine = data.get::<Combine>().and_then(|combine| scalar::combine(combine, element));
-        let code = combine.ok_or_else(|| refuse(self))?;
+        let combine = data.get::<Combine>();
+        let code = match combine {
+            Some(Combine::Exchange) => None,
+            _ => {
+                let code = combine.and_then(|combine| scalar::combine(combine, element));
+                Some(code.ok_or_else(|| refuse(self))?)
+            }
+        };
         let mut words = self.get(data.operands[3]).words().to_vec();
         self.addresses(data, element, |machine, i, address| {
             let before = machine.read(data, element, address)?;
-            let after = scalar::step(code, element, before, words[i]).ok_or_else(|| refuse(machine))?;
+            let after = match code {
+                Some(code) => scalar::step(code, element, before, words[i]).ok_or_else(|| refuse(machine))?,
+                None => words[i],
+            };
             machine.write(data, element, address, after)?;
+            words[i] = before;
+            Ok(())
+        })?;
+        self.set(data.results[0], Column::tile(words));
+        Ok(())
+    }
+
+    pub(super) fn atomic_cas(&mut self, data: &OpData) -> Result<(), Stop> {
+        let element = self.element(data, data.operands[3])?;
+        let expected = self.get(data.operands[3]);
+        let mut words = self.get(data.operands[4]).words().to_vec();
+        self.addresses(data, element, |machine, i, address| {
+            let before = machine.read(data, element, address)?;
+            if before == expected.words()[i] {
+                machine.write(data, element, address, words[i])?;
+            }
             words[i] = before;
             Ok(())
         })?;

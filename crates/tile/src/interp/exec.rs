@@ -71,6 +71,7 @@ pub(super) fn handles(code: Opcode) -> bool {
             | O::Gather
             | O::Scatter
             | O::TileAtomic
+            | O::TileAtomicCas
     )
 }
 
@@ -180,6 +181,7 @@ impl Machine<'_, '_, '_> {
             Opcode::Gather => self.gather(data)?,
             Opcode::Scatter => self.scatter(data)?,
             Opcode::TileAtomic => self.atomic(data)?,
+            Opcode::TileAtomicCas => self.atomic_cas(data)?,
             Opcode::Map => {
                 let n = self.shape(data, data.results[0])?.elements() as usize;
                 let arguments: Vec<Column> = data.operands.iter().map(|&v| self.get(v)).collect();

@@ -326,7 +326,8 @@ impl Program {
             };
             words[i] = base.wrapping_add(offset);
         }
-        let atomics = self.func.walk().into_iter().any(|op| self.func.op(op).code == Opcode::TileAtomic);
+        let is_atomic = |op: Op| matches!(self.func.op(op).code, Opcode::TileAtomic | Opcode::TileAtomicCas);
+        let atomics = self.func.walk().into_iter().any(is_atomic);
         self.programs(grid, &mut memory, &words, self.parallel && !atomics)
     }
 

@@ -341,7 +341,7 @@ impl Classes {
                     classes.join_all(func, &data.operands);
                     classes.join_all(func, &data.results);
                 }
-                Opcode::Gather | Opcode::Scatter | Opcode::TileAtomic => {
+                Opcode::Gather | Opcode::Scatter | Opcode::TileAtomic | Opcode::TileAtomicCas => {
                     let all: Vec<Value> = data.operands[1..].iter().chain(&data.results).copied().collect();
                     classes.join_all(func, &all);
                 }

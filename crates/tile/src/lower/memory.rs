@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tilewright_hardware::Arch;
-use tilewright_ir::{AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type, Value};
+use tilewright_ir::{Attr, AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Box3, Order, constant, memory_order, missing};
@@ -406,15 +406,25 @@ impl Lowering<'_> {
     pub(super) fn atomic(&mut self, data: &OpData) {
         let result = data.results[0];
         let (layout, element) = (self.layout(result), self.element(result));
-        let combine = data.get::<Combine>().unwrap_or(Combine::Add);
+        let combine = data.get::<Combine>();
+        let code = if combine.is_some() { Opcode::Atomic } else { Opcode::AtomicCas };
+        // Only what combines can do without what was there.
+        let reduces = combine.is_some_and(|combine| combine != Combine::Exchange);
         let addresses = self.addresses(data.operands[0], data.operands[1], &layout, element);
         let masks = self.masks(data.operands[2], &layout);
-        let values = self.tile_in(data.operands[3], &layout).registers;
+        let expected = match code {
+            Opcode::AtomicCas => {
+                self.tile_in(data.operands[3], &layout).registers.into_iter().map(Some).collect()
+            }
+            _ => vec![None; layout.count()],
+        };
+        let values = self.tile_in(data.operands[data.operands.len() - 1], &layout).registers;
         self.touch_points(data, true);
         let first = self.is_first(&layout);
         let wanted = self.is_used(result);
         let mut registers = Vec::with_capacity(values.len());
-        for ((address, mask), value) in addresses.into_iter().zip(masks).zip(values) {
+        let places = addresses.into_iter().zip(masks);
+        for ((address, mask), (expected, value)) in places.zip(expected.into_iter().zip(values)) {
             let here = self.both(Some(mask), first).unwrap_or(mask);
             let types = wanted.then_some(Type::Scalar(element));
             let op = self.push(Opcode::If, [here], [], types);
@@ -423,16 +433,13 @@ impl Lowering<'_> {
                     if way == 1 {
                         return Ok(if wanted { vec![value] } else { Vec::new() });
                     }
-                    if wanted {
-                        let old = this.value(
-                            Opcode::Atomic,
-                            [address, value],
-                            [combine.into()],
-                            Type::Scalar(element),
-                        );
-                        return Ok(vec![old]);
+                    let operands = [address].into_iter().chain(expected).chain([value]);
+                    let attrs = combine.map(Attr::from);
+                    if wanted || !reduces {
+                        let old = this.value(code, operands, attrs, Type::Scalar(element));
+                        return Ok(if wanted { vec![old] } else { Vec::new() });
                     }
-                    this.push(Opcode::Reduce, [address, value], [combine.into()], []);
+                    this.push(Opcode::Reduce, operands, attrs, []);
                     Ok(Vec::new())
                 });
             }

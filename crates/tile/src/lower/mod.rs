@@ -517,7 +517,7 @@ impl Lowering<'_> {
             Opcode::TileStore => self.store(data)?,
             Opcode::Gather => self.gather(data),
             Opcode::Scatter => self.scatter(data),
-            Opcode::TileAtomic => self.atomic(data),
+            Opcode::TileAtomic | Opcode::TileAtomicCas => self.atomic(data),
             Opcode::BulkPrefetch => self.prefetch(data),
             Opcode::For => self.for_loop(data)?,
             Opcode::While => self.while_loop(data)?,
