@@ -744,6 +744,7 @@ fn extremes<T: Float>(x: View<T, 1>, most: View<T, 1>, least: View<T, 1>, seen: 
 }
 
 #[test]
+#[allow(clippy::cast_possible_truncation, reason = "small integers")]
 fn extremes_of_floats_meet_in_memory() {
     fn check<T: Float + tilewright::device::Item + PartialOrd + std::fmt::Debug>(
         of: impl Fn(f64) -> T,
