@@ -57,7 +57,7 @@
 //!   Nothing is added up atomically: a result has the same bits each time, on one kind of chip.
 //! * Causal softmax reads of a row what its query sees, and no more.
 //! * [`NoKernel`](Error::NoKernel) is the answer where a kernel is missing: softmax that is causal and has a mask, functions of more than
-//!   three matrices, and RoPE of heads of more than 4096 numbers. E4m3 and E5m2 need a chip that converts to them: Ada, Hopper or newer.
+//!   three matrices, and RoPE of heads of more than 4096 numbers.
 
 mod convert;
 mod cpu;

@@ -1,6 +1,7 @@
 //! Kernels on a GPU, or else in the simulator, against the CPU, on small matrices: dense, with gaps, turned, and of lengths that fill no tile.
 
 use tilewright::device::{Argument, Buffer, Device, DeviceKind, Item};
+use tilewright::hardware::Arch;
 use tilewright::kernels::gemm::epilogue::{Binary, Unary};
 use tilewright::kernels::ops;
 use tilewright::lang::{E4m3, Error as LangError, Kernel, bf16, f16};
@@ -8,6 +9,7 @@ use tilewright::ops::{
     Arg, CrossEntropy, CumulativeSum, Dropout, Elementwise, Error, Glu, LayerNorm, QuantItem, Quantise,
     Reduce, RmsNorm, Rope, Rows, Softmax, TopK, convert, dequantise, embedding, permute, transpose,
 };
+use tilewright::sim::Options;
 
 use super::common::{ALL_LIES, Lies, Matrix, Random, Sample, machine, normals};
 
@@ -470,6 +472,28 @@ fn rows_that_a_program_takes_by_turns() {
     // Rows that vectors do not divide, and those of a cluster.
     check::<bf16>(5, 1537, 2, false);
     check::<bf16>(5, 16_384, 2, true);
+}
+
+/// Ampere has no instructions that convert 8-bit floats.
+#[test]
+fn eight_bit_floats_on_a_chip_without_them() {
+    let options = Options { chip: Some(Arch::SM_80), ..Options::default() };
+    let (rows, columns) = (5, 300);
+    let values = normals(9, rows * columns, 3.0);
+    let results = [Device::cpu(), Device::simulator_with(options)].map(|device| {
+        let x: Vec<bf16> = values.iter().map(|&x| bf16::of(x)).collect();
+        let x = device.upload(&x).unwrap();
+        let (q, scales) = (device.alloc::<E4m3>(rows * columns).unwrap(), device.alloc::<f32>(rows).unwrap());
+        let back = device.alloc::<f32>(rows * columns).unwrap();
+        let all = Rows::new(&q, rows, columns);
+        Quantise::per_row().run(&device, Rows::new(&x, rows, columns), all, &scales).unwrap();
+        dequantise(&device, all, &scales, Rows::new(&back, rows, columns)).unwrap();
+        let bits: Vec<u8> = q.to_vec().unwrap().into_iter().map(|q| q.0).collect();
+        (bits, back.to_vec().unwrap())
+    });
+    assert_eq!(results[0].0, results[1].0);
+    let far = |(a, b): (&f32, &f32)| (a - b).abs() > 1e-6 * a.abs();
+    assert_eq!(results[0].1.iter().zip(&results[1].1).position(far), None);
 }
 
 /// Rows whose sums, and whose gradients, the blocks of a cluster share, each with less in the last of them.
