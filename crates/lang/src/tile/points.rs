@@ -377,6 +377,12 @@ impl<T: Element> Points<T> {
         Tile::of(trace::value(Opcode::TileAtomic, operands, [op.into()], None))
     }
 
+    /// The same memory as elements of another type, as long as these.
+    fn of<U>(self) -> Points<U> {
+        let Points { ptr, distances, mask, cache, evict } = self;
+        Points { ptr: Global::of(ptr.id), distances, mask, cache, evict }
+    }
+
     /// The smaller or larger of floats, by their bits: those of numbers without a sign grow as integers with one do, those of others shrink as
     /// integers without one grow. NaN is made the one of either sign that wins.
     #[track_caller]
@@ -394,22 +400,9 @@ impl<T: Element> Points<T> {
             vec![bits.id, compare(bits, Val::of(trace::constant(S::ELEMENT, 0)), Cmp::Lt).id]
         });
         let (bits, below) = (Tile::<S>::of(found[0]), Tile::<bool>::of(found[1]));
-        let places = Points::<S> {
-            ptr: Global::of(self.ptr.id),
-            distances,
-            mask: Some(mask),
-            cache: self.cache,
-            evict: self.evict,
-        };
-        let others = Points::<U> {
-            ptr: Global::of(self.ptr.id),
-            distances,
-            mask: Some(mask),
-            cache: self.cache,
-            evict: self.evict,
-        };
-        let before = places.only(!below).atomic(op, bits);
-        let before_others = others.only(below).atomic(opposite, bits.bitcast::<U>());
+        let places = Points { distances, mask: Some(mask), ..self };
+        let before = places.of::<S>().only(!below).atomic(op, bits);
+        let before_others = places.of::<U>().only(below).atomic(opposite, bits.bitcast::<U>());
         let both = apply(&[below.id, before.id, before_others.id], |x| {
             let (yes, no) = (Val::<U>::of(x[2]).bitcast::<T>(), Val::<S>::of(x[1]).bitcast::<T>());
             vec![select(Val::<bool>::of(x[0]), yes, no).id]

@@ -156,7 +156,7 @@ impl Lowering<'_> {
         self.loc = data.loc;
         let Some(ring) = self.ring else { return Vec::new() };
         if let Some(own) = self.own.get(&load).cloned() {
-            return self.own_copies(data, &own, &ring, slot);
+            return self.copies_ahead(data, &own, &ring, slot);
         }
         let Some(staged) = self.staged(load).cloned() else { return Vec::new() };
         let Form::Lines { lines, .. } = staged.form else { return Vec::new() };

@@ -250,7 +250,7 @@ impl Analysis<'_> {
         }
         let mut scalars = Vec::new();
         for &operand in &data.operands {
-            follows(func, body, operand, &mut scalars)?;
+            follows(func, &func.region(body).ops, operand, &mut scalars)?;
         }
         let lines = Lines::swizzled(shape.extents()[fast] * element.bits() / 8);
         let bytes = (lines.pitch() * shape.extents()[1 - fast]).next_multiple_of(128);
@@ -293,13 +293,13 @@ pub(super) fn is_written(func: &Func, load: Op, ops: &[Op]) -> bool {
     })
 }
 
-/// Collects the scalars of a loop body that a value is computed from, in order; refuses what other rounds decide.
-pub(super) fn follows(func: &Func, body: Region, value: Value, scalars: &mut Vec<Op>) -> Result<(), Refusal> {
+/// Collects those of some ops that a value is computed from, in order; refuses what is no scalar, and what other rounds of a loop decide.
+pub(super) fn follows(func: &Func, ops: &[Op], value: Value, scalars: &mut Vec<Op>) -> Result<(), Refusal> {
     match func.value(value).def {
-        Def::Arg(region, i) if region == body && i > 0 => {
+        Def::Arg(region, i) if i > 0 && region != func.body() && func.region(region).ops == ops => {
             Err("its place depends on what the loop carries; compute it from the counter".to_owned())
         }
-        Def::Result(op, _) if func.region(body).ops.contains(&op) => {
+        Def::Result(op, _) if ops.contains(&op) => {
             let data = func.op(op);
             let of_tiles = data.operands.iter().chain(&data.results).any(|&v| func.ty(v).shape().is_some());
             if !data.info().is_pure() || of_tiles || !data.regions.is_empty() {
@@ -309,7 +309,7 @@ pub(super) fn follows(func: &Func, body: Region, value: Value, scalars: &mut Vec
                 ));
             }
             if !scalars.contains(&op) {
-                data.operands.iter().try_for_each(|&operand| follows(func, body, operand, scalars))?;
+                data.operands.iter().try_for_each(|&operand| follows(func, ops, operand, scalars))?;
                 scalars.push(op);
             }
             Ok(())

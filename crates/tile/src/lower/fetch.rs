@@ -17,13 +17,13 @@ use std::rc::Rc;
 
 use tilewright_hardware::Arch;
 use tilewright_ir::{
-    Align, Bytes, Cache, Count, Def, Element, Func, Index, Op, OpData, Opcode, Space, Special, Type, Value,
+    Align, Bytes, Cache, Count, Element, Func, Index, Op, OpData, Opcode, Space, Special, Type, Value,
 };
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Order, bytes, constant};
-use super::copies::UNIT;
-use super::factors::is_written;
+use super::copies::{Copy, UNIT};
+use super::factors::{follows, is_written};
 use super::layout::Layout;
 use super::memory::Run;
 use super::{Held, Lowering, Tile, shared_bytes};
@@ -61,7 +61,7 @@ impl Lowering<'_> {
             let before = || inside_of(source, &ops[..i]);
             let waits = |op: &Op| source.op(*op).code == Opcode::GridWait;
             if source.op(op).code == Opcode::TileLoad
-                && let Some(scalars) = self.needed(op, ops)
+                && let Some(scalars) = needed(source, op, ops)
                 && !before().iter().any(waits)
                 && !is_written(source, op, &before())
             {
@@ -96,19 +96,13 @@ impl Lowering<'_> {
         }
         let runs = self.runs(data, &layout, &order, element);
         let base = self.early(Opcode::Shared, [], [Bytes(size).into(), Align(LINE).into()], SHARED);
-        let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
-        let unit = self.u32(UNIT);
-        let own = self.early(Opcode::Mul, [thread, unit], [], Type::U32);
+        let own = self.own_distance();
         let place = self.early(Opcode::PtrAdd, [base, own], [], SHARED);
         let keeps = size <= SHORT && self.team().blocks == 1;
         let cache = if keeps { Cache::All } else { Cache::Global };
         for (i, run) in (0u32..).zip(&runs) {
-            let to = self.further(place, i * threads * UNIT);
-            let read = run.inside.map(|inside| {
-                let none = self.u32(0);
-                self.value(Opcode::Select, [inside, unit, none], [], Type::U32)
-            });
-            let operands = [to, run.address].into_iter().chain(read);
+            let Copy { to, from, read, .. } = self.own_copy(place, i, run);
+            let operands = [to, from].into_iter().chain(read);
             self.push(Opcode::CpAsync, operands, [Bytes(UNIT).into(), cache.into()], []);
         }
         self.push(Opcode::CpAsyncCommit, [], [], []);
@@ -129,50 +123,55 @@ impl Lowering<'_> {
         // Whoever writes to the tensor after this place waits for those who read here.
         self.touch_box(data, &layout, element, false);
         self.push(Opcode::CpAsyncWait, [], [Count(self.begun - number).into()], []);
-        let mut registers = vec![pad; layout.count()];
-        for (i, run) in (0u32..).zip(runs) {
-            let from = self.further(place, i * 32 * self.team().warps * UNIT);
-            let count = u16::try_from(run.registers.len()).unwrap_or(1);
-            let ty = Type::Vector(element, count);
-            let loaded = match run.inside.filter(|_| !is_zero) {
-                // What is outside was filled with zeros.
-                None => self.value(Opcode::Load, [from], [], ty),
-                Some(inside) => {
-                    let other = self.value(Opcode::Pack, vec![pad; usize::from(count)], [], ty);
-                    self.value(Opcode::LoadIf, [from, inside, other], [], ty)
-                }
-            };
-            for (i, &register) in (0u32..).zip(&run.registers) {
-                registers[register] =
-                    self.value(Opcode::Extract, [loaded], [Index(i).into()], Type::Scalar(element));
-            }
-        }
+        // What is outside was filled with zeros.
+        let masks = runs.into_iter().map(|run| run.inside.filter(|_| !is_zero).map(|inside| (inside, pad)));
+        let registers = self.own_elements(place, element, &masks.collect::<Vec<_>>());
         self.hold(result, Held::Tile(Tile { layout, registers }));
         true
     }
 
-    /// The scalars behind here that a load's place follows from; none if it follows from anything else that is not known yet.
-    fn needed(&self, load: Op, ops: &[Op]) -> Option<Vec<Op>> {
-        let mut found = Vec::new();
-        let operands = &self.source.op(load).operands;
-        operands.iter().all(|&value| self.collect(value, ops, &mut found)).then_some(found)
+    /// How far behind the place of the first thread that of this one is.
+    pub(super) fn own_distance(&mut self) -> Value {
+        let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
+        let unit = self.u32(UNIT);
+        self.early(Opcode::Mul, [thread, unit], [], Type::U32)
     }
 
-    fn collect(&self, value: Value, ops: &[Op], found: &mut Vec<Op>) -> bool {
-        let Def::Result(op, _) = self.source.value(value).def else { return true };
-        if !ops.contains(&op) || found.contains(&op) {
-            return true;
+    /// The copy of a run to a thread's own place: the first is there, the others a round of all threads apart.
+    pub(super) fn own_copy(&mut self, place: Value, number: u32, run: &Run) -> Copy {
+        let to = self.further(place, number * 32 * self.team().warps * UNIT);
+        let read = run.inside.map(|inside| {
+            let (unit, none) = (self.u32(UNIT), self.u32(0));
+            self.value(Opcode::Select, [inside, unit, none], [], Type::U32)
+        });
+        Copy { to, from: run.address, read, here: None }
+    }
+
+    /// The elements at such a place, vector by vector; where a mask does not hold, what comes with it.
+    pub(super) fn own_elements(
+        &mut self,
+        place: Value,
+        element: Element,
+        masks: &[Option<(Value, Value)>],
+    ) -> Vec<Value> {
+        let (vector, round) = (UNIT / bytes(element).min(UNIT), 32 * self.team().warps * UNIT);
+        let ty = Type::Vector(element, u16::try_from(vector).unwrap_or(1));
+        let mut registers = Vec::with_capacity(masks.len() * vector as usize);
+        for (i, mask) in (0u32..).zip(masks) {
+            let from = self.further(place, i * round);
+            let loaded = match *mask {
+                None => self.value(Opcode::Load, [from], [], ty),
+                Some((inside, pad)) => {
+                    let other = self.value(Opcode::Pack, vec![pad; vector as usize], [], ty);
+                    self.value(Opcode::LoadIf, [from, inside, other], [], ty)
+                }
+            };
+            for i in 0..vector {
+                let one = Type::Scalar(element);
+                registers.push(self.value(Opcode::Extract, [loaded], [Index(i).into()], one));
+            }
         }
-        let data = self.source.op(op);
-        let is_scalar = data.results.iter().all(|&result| self.source.ty(result).shape().is_none());
-        let known = is_scalar
-            && data.info().is_pure()
-            && data.regions.is_empty()
-            && data.operands.iter().all(|&operand| self.collect(operand, ops, found));
-        if known {
-            found.push(op);
-        }
-        known
+        registers
     }
 }
 
@@ -181,6 +180,13 @@ pub(super) fn in_units(layout: &Layout, order: &Order, element: Element) -> bool
     let along = layout.registers.first().filter(|d| d.axis == Some(order.fast()) && d.stride == 1);
     let vector = UNIT / bytes(element).min(UNIT);
     order.vector == vector && along.is_some_and(|digit| digit.extent.is_multiple_of(vector))
+}
+
+/// The scalars among some ops that a load's place follows from; none if it follows from anything else that is not known yet.
+fn needed(func: &Func, load: Op, ops: &[Op]) -> Option<Vec<Op>> {
+    let mut found = Vec::new();
+    let mut operands = func.op(load).operands.iter();
+    operands.all(|&value| follows(func, ops, value, &mut found).is_ok()).then_some(found)
 }
 
 /// Ops and what is inside of them.

@@ -11,7 +11,7 @@
 use std::rc::Rc;
 
 use tilewright_hardware::Arch;
-use tilewright_ir::{Element, Index, Op, OpData, Opcode, Region, Space, Special, Type, Value};
+use tilewright_ir::{Element, Op, OpData, Opcode, Region, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Order, bytes, constant};
@@ -88,7 +88,8 @@ impl Lowering<'_> {
         }
         let element = self.element(data.results[0]);
         let (layout, order) = (self.layout(data.results[0]), self.order(data));
-        let is_known = |&value: &Value| follows(source, body, value, scalars).is_ok();
+        let ops = &source.region(body).ops;
+        let is_known = |&value: &Value| follows(source, ops, value, scalars).is_ok();
         if !in_units(&layout, &order, element) || !data.operands.iter().all(is_known) {
             return None;
         }
@@ -98,17 +99,10 @@ impl Lowering<'_> {
     }
 
     /// The copies of this thread for such a load.
-    pub(super) fn own_copies(&mut self, data: &OpData, own: &Own, ring: &Ring, slot: Value) -> Vec<Copy> {
+    pub(super) fn copies_ahead(&mut self, data: &OpData, own: &Own, ring: &Ring, slot: Value) -> Vec<Copy> {
         let runs = self.runs(data, &own.layout, &own.order, own.element);
         let place = self.own_place(ring, slot, own);
-        let (unit, none) = (self.u32(UNIT), self.u32(0));
-        let copy = |(i, run): (u32, super::memory::Run)| {
-            let to = self.further(place, i * 32 * self.team().warps * UNIT);
-            let read =
-                run.inside.map(|inside| self.value(Opcode::Select, [inside, unit, none], [], Type::U32));
-            Copy { to, from: run.address, read, here: None }
-        };
-        (0u32..).zip(runs).map(copy).collect()
+        (0u32..).zip(&runs).map(|(i, run)| self.own_copy(place, i, run)).collect()
     }
 
     /// Reads what this thread has copied for the round; false if the load is no such.
@@ -117,27 +111,16 @@ impl Lowering<'_> {
         // Whoever writes to the tensor after the loop waits for those who read here.
         self.touch_box(data, &own.layout, own.element, false);
         let place = self.own_place(&ring, ring.slot, &own);
-        let vector = UNIT / bytes(own.element);
-        let ty = Type::Vector(own.element, u16::try_from(vector).unwrap_or(1));
-        let mut registers = Vec::with_capacity(own.layout.count());
-        for i in 0..u32::try_from(own.layout.count()).unwrap_or(0) / vector {
-            let from = self.further(place, i * 32 * self.team().warps * UNIT);
-            let loaded = self.value(Opcode::Load, [from], [], ty);
-            for k in 0..vector {
-                let one = Type::Scalar(own.element);
-                registers.push(self.value(Opcode::Extract, [loaded], [Index(k).into()], one));
-            }
-        }
+        // What is outside of the tensor was filled with zeros, which is what it counts as.
+        let all = vec![None; own.layout.count() / (UNIT / bytes(own.element)) as usize];
+        let registers = self.own_elements(place, own.element, &all);
         self.hold(data.results[0], Held::Tile(Tile { layout: own.layout, registers }));
         true
     }
 
-    /// Where the first vector of this thread is; the others follow, a round of all threads apart.
     fn own_place(&mut self, ring: &Ring, slot: Value, own: &Own) -> Value {
         let start = self.slot_at(ring, slot, own.offset);
-        let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
-        let unit = self.u32(UNIT);
-        let distance = self.early(Opcode::Mul, [thread, unit], [], Type::U32);
+        let distance = self.own_distance();
         self.value(Opcode::PtrAdd, [start, distance], [], Type::Pointer(Space::Shared))
     }
 }

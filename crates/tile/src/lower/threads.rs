@@ -2,7 +2,8 @@
 //!
 //! A kernel may say so itself. If it does not, [`team`] looks at what it does with its largest tile, and [`resident`] at what its threads then
 //! hold. The numbers are those that an H200 was fastest with, among some hundreds of others for each of softmax, RMSNorm and LayerNorm of rows of
-//! 1536 to 65536 columns, and of causal softmax, gradients and scans for what differs there.
+//! 1536 to 65536 columns, and of causal softmax, gradients and scans for what differs there. That loops of short rows hold as much as those of
+//! long ones, and how many registers they then have, follows from counts alone.
 
 use tilewright_hardware::Arch;
 use tilewright_ir::{Func, Op, Opcode, Type, Value};
