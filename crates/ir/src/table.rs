@@ -735,7 +735,8 @@ ops! {
     /// Combines each element with all before it along an axis (with `reverse` all after it). The region is that of `tile_reduce`; its first
     /// arguments are those that come first.
     TileScan "tile_scan" (Rest Tile) -> (GivenRest) [+Axis, ?Flags] {"do"} Program, pure;
-    /// A matrix product: `a * b + c`, of m x k, k x n and m x n elements. With `tf32`, f32 factors may be rounded to that.
+    /// A matrix product: `a * b + c`, of m x k, k x n and m x n elements; or of as many matrices each, along a first axis. With `tf32`, f32
+    /// factors may be rounded to that.
     Dot "dot" (Tile, Tile, Tile) -> (Like(2)) [?Flags] Program, pure;
     /// Loads a box of a tensor: pointer, then for every axis where the box starts (i32), how far the tensor extends (u32) and its stride in
     /// elements (i64): all starts, all extents, all strides; last, the element to take outside of the tensor.

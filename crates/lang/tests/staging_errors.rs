@@ -832,7 +832,7 @@ fn shapes_that_do_not_exist_are_refused_one_by_one() {
         error: `item` of a tile of 4x8 elements; expected one, reduce it first
           --> line +18:15
            |     let _ = a.item();
-        error: `dot` of 4x8 and 4x8 elements onto 4x8; expected m x k, k x n and m x n
+        error: `dot` of 4x8 and 4x8 elements onto 4x8; expected m x k, k x n and m x n, after the same axes where there are more
           --> line +19:13
            |     let _ = dot(a, a, a);
         error: a tile of 8x1 stored to 8 places; only extents of 1 grow

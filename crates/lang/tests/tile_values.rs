@@ -506,6 +506,71 @@ fn matmul(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>, m: u32, n: u32, k
     c.tile([m, n]).block((i, j)).store(acc);
 }
 
+/// Products of as many matrices as there are heads, of a tensor in the order of attention: tokens, then heads.
+#[kernel]
+fn scores(q: View<bf16, 3>, k: View<bf16, 3>, c: View<f32, 3>, heads: u32, rows: u32, depth: u32) {
+    let mut acc = Tile::zeros([heads, rows, rows]);
+    for step in 0..q.extent(2).div_ceil(depth) {
+        let q = q.permute([1, 0, 2]).tile([heads, rows, depth]).block((0, 0, step)).load();
+        let k = k.permute([1, 0, 2]).tile([heads, rows, depth]).block((0, 0, step)).load();
+        acc = dot(q, k.permute([0, 2, 1]), acc);
+    }
+    c.tile([heads, rows, rows]).at((0, 0, 0)).store(acc);
+}
+
+#[test]
+fn products_of_many_matrices() {
+    // More heads than warps, as many, and a number that warps cannot share; rows for tensor cores, and not.
+    for (heads, rows, depth) in
+        [(8usize, 16usize, 32usize), (4, 32, 48), (3, 48, 16), (2, 7, 16), (1, 16, 16), (5, 64, 16)]
+    {
+        let data = |n: usize| numbers(n).into_iter().map(bf16::from_f32).collect::<Vec<_>>();
+        let (tokens, width) = (rows - 2, depth * 2 - 3);
+        let (q, k) = (data(tokens * heads * width), data(tokens * heads * width + 5)[5..].to_vec());
+        let [h, r, d, t, w] = [heads, rows, depth, tokens, width].map(|n| u32::try_from(n).unwrap());
+        let mut run = Run::new(scores::stage(h, r, d));
+        for side in [&q, &k] {
+            run.view(side, &[t, h, w], &[i64::from(h * w), w.into(), 1]);
+        }
+        let c = run.view(&vec![0f32; heads * tokens * tokens], &[h, t, t], &[i64::from(t * t), t.into(), 1]);
+        run.check(1, |after| {
+            for (at, found) in after.read::<f32>(c).into_iter().enumerate() {
+                let (head, i, j) = (at / tokens / tokens, at / tokens % tokens, at % tokens);
+                let of =
+                    |side: &[bf16], token: usize, l: usize| side[(token * heads + head) * width + l].to_f32();
+                let expected: f32 = (0..width).map(|l| of(&q, i, l) * of(&k, j, l)).sum();
+                assert_eq!(found, expected, "{heads} heads, {head} {i} {j}");
+            }
+        });
+    }
+}
+
+/// Matrices along several axes are matrices along one.
+#[kernel]
+fn squares(x: View<i8, 4>, y: View<i32, 4>) {
+    let x = x.tile([2, 3, 16, 32]).at((0, 0, 0, 0)).load();
+    y.tile([2, 3, 16, 16]).at((0, 0, 0, 0)).store(dot(
+        x,
+        x.permute([0, 1, 3, 2]),
+        Tile::full([2, 3, 16, 16], 7),
+    ));
+}
+
+#[test]
+fn products_of_matrices_along_several_axes() {
+    let x: Vec<i8> = (0..6 * 16 * 32).map(|i| i8::try_from(i * 37 % 255 - 127).unwrap()).collect();
+    let mut run = Run::new(squares::stage());
+    run.view(&x, &[2, 3, 16, 32], &[3 * 512, 512, 32, 1]);
+    let y = run.view(&[0i32; 6 * 256], &[2, 3, 16, 16], &[3 * 256, 256, 16, 1]);
+    run.check(1, |after| {
+        for (at, found) in after.read::<i32>(y).into_iter().enumerate() {
+            let (row, column) = (at / 16 * 32, at / 256 * 512 + at % 16 * 32);
+            let expected: i32 = (0..32).map(|l| i32::from(x[row + l]) * i32::from(x[column + l])).sum();
+            assert_eq!(found, expected + 7, "{at}");
+        }
+    });
+}
+
 /// Extents that no tile divides, b with its columns side by side.
 #[test]
 fn products_of_matrices_that_do_not_fit_into_tiles() {

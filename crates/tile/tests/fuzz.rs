@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use tilewright_hardware::Arch;
-use tilewright_ir::{Group, Module, Opcode, parse, table, verify};
+use tilewright_ir::{Group, Module, Op, Opcode, parse, table, verify};
 use tilewright_passes::{Options, Pass, Pipeline};
 use tilewright_tile::fuzz::{Case, Given};
 use tilewright_tile::interp::{Argument, Program};
@@ -41,6 +41,25 @@ fn cases_reach_what_is_done_to_few() {
         };
         assert!((0..400).any(reaches), "no case has loads with `{what}`");
     }
+}
+
+/// Products of many matrices, by tensor cores and without.
+#[test]
+fn cases_multiply_many_matrices() {
+    let multiplies = |by_threads: bool| {
+        move |seed: u64| {
+            let case = Case::new(seed, 24);
+            let is_one = |op: Op| {
+                let data = case.func.op(op);
+                data.code == Opcode::Dot && case.func.ty(data.results[0]).shape().unwrap().rank() == 3
+            };
+            let lowered = tilewright_tile::lower(&case.func, Arch::SM_90A).unwrap();
+            let words = "no tensor core multiplies";
+            let has_remark = lowered.remarks.iter().any(|remark| remark.message.contains(words));
+            case.func.walk().into_iter().any(is_one) && has_remark == by_threads
+        }
+    };
+    assert!((0..400).any(multiplies(true)) && (0..400).any(multiplies(false)));
 }
 
 #[test]

@@ -73,6 +73,28 @@ fn factors_that_are_not_loaded_ahead() {
     }
 }
 
+const OF_MANY: u32 = line!() + 7;
+
+#[kernel]
+fn products(a: View<bf16, 3>, c: View<f32, 3>) {
+    let mut acc = Tile::<f32>::zeros([2, 64, 64]);
+    for step in 0..a.extent(2).div_ceil(64) {
+        let left = a.tile([2, 64, 64]).block((0, 0, step)).load();
+        acc = dot(left, left, acc);
+    }
+    c.tile([2, 64, 64]).block((0, 0, 0)).store(acc);
+}
+
+#[test]
+fn factors_of_many_matrices_are_not_loaded_ahead() {
+    let kernel = products::stage().unwrap();
+    for (arch, who) in [(Arch::SM_90A, "not multiplied by warpgroups"), (Arch::SM_80, "threads do not load")]
+    {
+        let words = [who, "one of many matrices", "let each program multiply one"];
+        assert_eq!(line_of(&remarks(&kernel, &[], arch), RemarkKind::Missed, &words), OF_MANY);
+    }
+}
+
 const READ_TWICE: u32 = line!() + 8;
 const IN_A_BRANCH: u32 = READ_TWICE + 5;
 

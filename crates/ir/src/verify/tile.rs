@@ -203,11 +203,16 @@ impl Verifier<'_> {
         let extents = |i: usize| types.get(i).and_then(|ty| ty.shape()).map(|s| s.extents().to_vec());
         let element = |i: usize| types.get(i).and_then(|ty| ty.element());
         let fits = match (extents(0).as_deref(), extents(1).as_deref(), extents(2).as_deref()) {
-            (Some(&[m, k]), Some(&[l, n]), Some(&[rows, columns])) => m == rows && k == l && n == columns,
+            (Some([of_a @ .., m, k]), Some([of_b @ .., l, n]), Some([of_c @ .., rows, columns])) => {
+                of_c.len() <= 1 && of_a == of_c && of_b == of_c && m == rows && k == l && n == columns
+            }
             _ => false,
         };
         if !fits {
-            self.report(format!("`dot` takes m x k, k x n and m x n elements, found {}", list(types)));
+            self.report(format!(
+                "`dot` takes m x k, k x n and m x n elements, or b x m x k, b x k x n and b x m x n, found {}",
+                list(types)
+            ));
             return;
         }
         let known = element(0).zip(element(1)).zip(element(2)).is_some_and(|((a, b), c)| {

@@ -1,7 +1,7 @@
 //! Matrix products of tiles.
 
 use half::{bf16, f16};
-use tilewright_ir::{Flags, Opcode};
+use tilewright_ir::{Flags, Opcode, Shape};
 
 use super::value::Tile;
 use crate::element::{E4m3, E5m2, Element};
@@ -35,6 +35,9 @@ factors! {
 
 /// The matrix product `a * b + acc`, of m x k, k x n and m x n elements.
 ///
+/// Tiles of more than two axes are many matrices, of which each is multiplied with its counterpart: b x m x k, b x k x n and b x m x n
+/// elements. Their factors are not loaded ahead in loops; where one program can do with one matrix of each, that is faster.
+///
 /// Products are exact and summed in the type of `acc`, in an order that the compiler chooses: a loop that does nothing but add them up may run
 /// from its end. f32 factors are not rounded; with [`dot_tf32`] they may be.
 ///
@@ -64,15 +67,33 @@ pub fn dot_tf32(a: Tile<f32>, b: Tile<f32>, acc: Tile<f32>) -> Tile<f32> {
 }
 
 #[track_caller]
-fn product<A, B, C>(a: Tile<A>, b: Tile<B>, acc: Tile<C>, flags: Flags) -> Tile<C> {
+fn product<A: Element, B: Element, C: Element>(
+    a: Tile<A>,
+    b: Tile<B>,
+    acc: Tile<C>,
+    flags: Flags,
+) -> Tile<C> {
     let (x, y, z) = (a.shape(), b.shape(), acc.shape());
     let fits = match (x.extents(), y.extents(), z.extents()) {
-        (&[m, k], &[l, n], &[rows, columns]) => m == rows && k == l && n == columns,
+        ([of_a @ .., m, k], [of_b @ .., l, n], [of_acc @ .., rows, columns]) => {
+            of_a == of_acc && of_b == of_acc && m == rows && k == l && n == columns
+        }
         _ => false,
     };
     if !fits {
-        trace::error(format!("`dot` of {x} and {y} elements onto {z}; expected m x k, k x n and m x n"));
+        trace::error(format!(
+            "`dot` of {x} and {y} elements onto {z}; expected m x k, k x n and m x n, after the same axes where there are more"
+        ));
         return acc;
+    }
+    // The IR counts matrices along one axis.
+    if z.rank() > 3 {
+        let flat = |shape: Shape| {
+            let (many, matrix) = shape.extents().split_at(shape.rank() - 2);
+            [many.iter().product(), matrix[0], matrix[1]]
+        };
+        let (a, b, flat_acc) = (a.reshape(flat(x)), b.reshape(flat(y)), acc.reshape(flat(z)));
+        return product(a, b, flat_acc, flags).reshape(z.extents());
     }
     let attrs = (flags != Flags::NONE).then(|| flags.into());
     Tile::of(trace::value(Opcode::Dot, [a.id, b.id, acc.id], attrs, None))

@@ -6,7 +6,7 @@ use super::Rule;
 use super::program::{Gen, Tile, clamped, shape};
 
 impl Gen {
-    /// A matrix product of small integers.
+    /// A matrix product of small integers, or of many matrices of them.
     pub(super) fn dot(&mut self) {
         const EXTENTS: [u32; 12] = [1, 2, 3, 7, 8, 16, 16, 17, 24, 32, 48, 64];
         let (factor, sum) = self.random.pick(&[
@@ -19,9 +19,12 @@ impl Gen {
             let fit: Vec<u32> = EXTENTS.into_iter().filter(|e| e * e <= self.limit).collect();
             self.random.pick(&fit)
         });
-        let a = self.load_small(shape(&[m, k]), factor);
-        let b = self.load_small(shape(&[k, n]), factor);
-        let c = self.load_small(shape(&[m, n]), sum);
+        let many: &[u32] = match self.random.below(3) {
+            0 => &[self.random.pick(&[1, 2, 3, 4, 6, 8])],
+            _ => &[],
+        };
+        let [a, b, c] = [([m, k], factor), ([k, n], factor), ([m, n], sum)]
+            .map(|(matrix, element)| self.load_small(shape(&[many, &matrix].concat()), element));
         let flags = Flags::TF32.when(factor == Element::F32 && self.random.once_in(2));
         let to = Tile { small: false, ..c };
         self.tile(Opcode::Dot, &[a.value, b.value, c.value], &[flags.into()], to);

@@ -419,14 +419,21 @@ impl Machine<'_, '_, '_> {
         let [a, b, c] = [0, 1, 2].map(|i| self.get(data.operands[i]));
         let element = |i: usize| self.ty(data.operands[i]).element().ok_or_else(refuse);
         let (left, right) = (self.shape(data, data.operands[0])?, self.shape(data, data.operands[1])?);
-        let (&[m, k], &[_, n]) = (left.extents(), right.extents()) else { return Err(refuse()) };
-        dot::dot(
-            (a.words(), element(0)?),
-            (b.words(), element(1)?),
-            (c.words(), element(2)?),
-            [m as usize, n as usize, k as usize],
-        )
-        .ok_or_else(refuse)
+        let ([many @ .., m, k], [.., n]) = (left.extents(), right.extents()) else { return Err(refuse()) };
+        let [m, n, k] = [m, n, k].map(|&extent| extent as usize);
+        let (left, right, sums) = (element(0)?, element(1)?, element(2)?);
+        let matrices = many.iter().product::<u32>() as usize;
+        let mut out = Vec::with_capacity(matrices * m * n);
+        for i in 0..matrices {
+            let product = dot::dot(
+                (&a.words()[i * m * k..][..m * k], left),
+                (&b.words()[i * k * n..][..k * n], right),
+                (&c.words()[i * m * n..][..m * n], sums),
+                [m, n, k],
+            );
+            out.extend(product.ok_or_else(refuse)?);
+        }
+        Ok(out)
     }
 }
 

@@ -4,7 +4,7 @@
 //! sums stay in the accumulator for as long as a loop does nothing else with them. Where the tensor core of a warp (`mma.sync`) knows the types
 //! and the shape divides, warps share the sums as a grid: both factors go to shared memory, unless threads have [copied](super::copies) them
 //! there ahead, every warp loads the fragments of its rows and columns (`ldmatrix`) and multiplies. Everything else (exact f32, f64, odd
-//! shapes) is done by each thread for its own sums, element by element.
+//! shapes) is done by each thread for its own sums, element by element. Of many matrices ([`Extents`]), a warp or thread has its own as well.
 //!
 //! In shared memory the eight rows of a matrix lie in different banks ([`Lines`]).
 
@@ -43,25 +43,67 @@ pub(super) fn atom(func: &Func, data: &OpData, arch: Arch) -> Option<&'static At
         other => Some(other),
     };
     let (a, b, c) = (factor(element(0)?)?, factor(element(1)?)?, element(2)?);
-    let (left, right) = (func.ty(data.operands[0]).shape()?, func.ty(data.operands[1]).shape()?);
-    let (m, n, k) = (left.extents()[0], right.extents()[1], left.extents()[1]);
+    let Extents { m, n, k, .. } = Extents::of(func, data)?;
     mma::best(arch, Group::Warp, a, b, c, (m, n, k))
         .ok()
         .filter(|atom| atom.shape.m == 16 && atom.shape.n == 8)
 }
 
-/// Warps along rows and columns of the sums: as square as the pieces allow.
-fn grid(shape: Shape, team: Team) -> (u32, u32) {
-    let [m, n] = shape.extents() else { return (1, 1) };
-    let (rows, columns) = (m / 16, n / 8);
-    let fits = |w: &u32| team.warps.is_multiple_of(*w) && rows % w == 0;
-    let cost = |down: u32| {
-        let across = largest_divisor(team.warps / down, columns);
-        // Idle warps first, then what each warp has to load.
-        (team.warps / (down * across), m / down + n / across, across)
-    };
-    let best = (1..=team.warps).filter(fits).min_by_key(|&down| cost(down)).unwrap_or(1);
-    (best, cost(best).2)
+/// How large a product is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Extents {
+    /// How many matrices there are of each, along a first axis if it is there.
+    pub(super) matrices: u32,
+    pub(super) m: u32,
+    pub(super) n: u32,
+    pub(super) k: u32,
+    /// The axis of rows; that of columns is the next.
+    pub(super) rows: usize,
+}
+
+impl Extents {
+    /// Of a `dot`.
+    pub(super) fn of(func: &Func, data: &OpData) -> Option<Extents> {
+        let (left, sums) = (func.ty(data.operands[0]).shape()?, func.ty(data.operands[2]).shape()?);
+        let [many @ .., m, n] = sums.extents() else { return None };
+        let k = *left.extents().last()?;
+        Some(Extents { matrices: many.iter().product(), m: *m, n: *n, k, rows: many.len() })
+    }
+}
+
+/// Whether a `dot` multiplies many matrices.
+pub(super) fn is_batched(func: &Func, data: &OpData) -> bool {
+    Extents::of(func, data).is_some_and(|extents| extents.rows > 0)
+}
+
+/// How the warps of a team share a product: matrices, and rows and columns of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Grid {
+    apart: u32,
+    down: u32,
+    across: u32,
+}
+
+impl Grid {
+    /// As few idle warps as possible, then as little as possible for each to load, which is whole matrices, or squares of them; then rows
+    /// rather than columns.
+    fn of(extents: Extents, team: Team) -> Grid {
+        let Extents { matrices, m, n, .. } = extents;
+        let divisors = |of: u32, divides: u32| {
+            (1..=of).filter(move |d| of.is_multiple_of(*d) && divides.is_multiple_of(*d))
+        };
+        let all = divisors(team.warps, matrices).flat_map(|apart| {
+            divisors(team.warps / apart, m / 16).map(move |down| {
+                let across = largest_divisor(team.warps / (apart * down), n / 8);
+                Grid { apart, down, across }
+            })
+        });
+        let cost = |grid: &Grid| {
+            let Grid { apart, down, across } = *grid;
+            (team.warps / (apart * down * across), matrices / apart * (m / down + n / across), across)
+        };
+        all.min_by_key(cost).unwrap_or(Grid { apart: 1, down: 1, across: 1 })
+    }
 }
 
 fn largest_divisor(of: u32, divides: u32) -> u32 {
@@ -72,16 +114,27 @@ fn largest_divisor(of: u32, divides: u32) -> u32 {
 pub(super) fn accumulator(func: &Func, data: &OpData, arch: Arch, team: Team) -> Option<Layout> {
     atom(func, data, arch)?;
     let shape = func.ty(data.results[0]).shape()?;
-    let [m, n] = shape.extents() else { return None };
-    let (down, across) = grid(shape, team);
+    let extents = Extents::of(func, data)?;
+    let Extents { matrices, m, n, rows, .. } = extents;
+    let Grid { apart, down, across } = Grid::of(extents, team);
+    let columns = rows + 1;
     let digit = |axis: usize, extent: u32, stride: u32| Digit { axis: Some(axis), extent, stride };
     let keep = |digits: Vec<Digit>| digits.into_iter().filter(|d| d.extent > 1).collect::<Vec<_>>();
-    let registers =
-        vec![digit(1, 2, 1), digit(0, 2, 8), digit(1, n / across / 8, 8), digit(0, m / down / 16, 16)];
-    let lanes = vec![digit(1, 4, 2), digit(0, 8, 1)];
+    let registers = vec![
+        digit(columns, 2, 1),
+        digit(rows, 2, 8),
+        digit(columns, n / across / 8, 8),
+        digit(rows, m / down / 16, 16),
+        digit(0, matrices / apart, 1),
+    ];
+    let lanes = vec![digit(columns, 4, 2), digit(rows, 8, 1)];
     let copies = |extent: u32| Digit { axis: None, extent, stride: 0 };
-    let warps =
-        vec![digit(0, down, m / down), digit(1, across, n / across), copies(team.warps / (down * across))];
+    let warps = vec![
+        digit(0, apart, matrices / apart),
+        digit(rows, down, m / down),
+        digit(columns, across, n / across),
+        copies(team.warps / (apart * down * across)),
+    ];
     Some(Layout::of(shape, keep(registers), [lanes, keep(warps), keep(vec![copies(team.blocks)])]))
 }
 
@@ -136,12 +189,15 @@ impl Lines {
 const UNIT: u32 = 16;
 
 /// A factor in shared memory: lines of neighbours along k, or along the other axis.
+#[derive(Clone)]
 struct Stored {
     /// Its place among exchanges, unless it was loaded ahead.
     piece: Option<Range<u32>>,
     base: Value,
     lines: Lines,
     along_k: bool,
+    /// Bytes from matrix to matrix, where there are many.
+    matrix: u32,
     /// What is there, and what the tensor core takes it for.
     held: Element,
     element: Element,
@@ -157,6 +213,12 @@ impl Lowering<'_> {
             Some(atom) if self.team().blocks == 1 => self.dot_of_warps(data, atom),
             _ => self.dot_of_threads(data),
         }
+    }
+
+    /// How large a product is.
+    fn extents(&self, data: &OpData) -> Extents {
+        // Whatever the verifier lets pass has extents.
+        Extents::of(self.source, data).unwrap_or_else(|| unreachable!())
     }
 
     /// How a load runs ahead, if it does.
@@ -305,27 +367,29 @@ impl Lowering<'_> {
 
     fn dot_of_warps(&mut self, data: &OpData, atom: &'static Atom) {
         let [a, b, c] = [data.operands[0], data.operands[1], data.operands[2]];
-        let shape = self.shape(c);
-        let (down, across) = grid(shape, self.team());
+        let extents = self.extents(data);
+        let Grid { apart, down, across } = Grid::of(extents, self.team());
         let layout = self.layout(data.results[0]);
         let sums = self.tile_in(c, &layout);
         let room = |this: &Self, value: Value| {
-            let longest = this.shape(value).extents().iter().copied().max().unwrap_or(1);
-            this.shape(value).elements() * bytes(this.element(value)) + 32 * longest
+            let shape = this.shape(value);
+            let longest = shape.extents()[extents.rows..].iter().copied().max().unwrap_or(1);
+            shape.elements() * bytes(this.element(value)) + 32 * longest * extents.matrices
         };
         let stored: Vec<Value> = [a, b].into_iter().filter(|&factor| !self.is_staged(factor)).collect();
         let rooms = stored.iter().map(|&factor| room(self, factor)).sum();
         self.scratch.make_room(rooms, self.loc);
-        let (left, right) = (self.stored(a, 1, atom.a), self.stored(b, 0, atom.b));
+        let (left, right) =
+            (self.stored(a, extents.rows, 1, atom.a), self.stored(b, extents.rows, 0, atom.b));
         // Not one by one as they are stored: the barrier before the second one would forget that the first is still to be read.
         [&left, &right]
             .into_iter()
             .filter_map(|one| one.piece.as_ref())
             .for_each(|piece| self.touch(piece, false));
-        let (m, n) = (shape.extents()[0] / down, shape.extents()[1] / across);
-        let depth = self.shape(a).extents()[1];
+        let (m, n) = (extents.m / down, extents.n / across);
         let first = |this: &mut Self, axis: usize| this.warp_base(&layout, axis);
-        let (row, column) = (first(self, 0), first(self, 1));
+        let (row, column) = (first(self, extents.rows), first(self, extents.rows + 1));
+        let matrix = (extents.rows > 0).then(|| first(self, 0));
         let id =
             Mma { m: 16, n: 8, k: u16::try_from(atom.shape.k).unwrap_or(0), c: atom.c, a: atom.a, b: atom.b };
         let sums_type = Type::Vector(atom.c, 4);
@@ -337,14 +401,19 @@ impl Lowering<'_> {
             .into_iter()
             .map(|four| self.value(Opcode::Pack, four, [], sums_type))
             .collect();
-        for k in (0..depth).step_by(atom.shape.k as usize) {
-            let of_a: Vec<Value> =
-                (0..m / 16).map(|i| self.fragment_a(&left, row, i * 16, k, atom)).collect();
-            let of_b = self.fragments_b(&right, column, n, k, atom);
-            for (j, &of_b) in of_b.iter().enumerate() {
-                for (i, &of_a) in of_a.iter().enumerate() {
-                    let at = i * (n / 8) as usize + j;
-                    blocks[at] = self.value(Opcode::Mma, [of_a, of_b, blocks[at]], [id.into()], sums_type);
+        let of_matrix = (m / 16 * (n / 8)) as usize;
+        for (i, blocks) in (0..extents.matrices / apart).zip(blocks.chunks_mut(of_matrix)) {
+            let (left, right) = (self.matrix_of(&left, matrix, i), self.matrix_of(&right, matrix, i));
+            for k in (0..extents.k).step_by(atom.shape.k as usize) {
+                let of_a: Vec<Value> =
+                    (0..m / 16).map(|i| self.fragment_a(&left, row, i * 16, k, atom)).collect();
+                let of_b = self.fragments_b(&right, column, n, k, atom);
+                for (j, &of_b) in of_b.iter().enumerate() {
+                    for (i, &of_a) in of_a.iter().enumerate() {
+                        let at = i * (n / 8) as usize + j;
+                        blocks[at] =
+                            self.value(Opcode::Mma, [of_a, of_b, blocks[at]], [id.into()], sums_type);
+                    }
                 }
             }
         }
@@ -355,7 +424,16 @@ impl Lowering<'_> {
         self.hold(data.results[0], Held::Tile(Tile { layout, registers }));
     }
 
-    /// Where the rows (or columns) of this thread's warp begin.
+    /// Of a factor of many matrices, the one that is `further` than the first of this thread's warp.
+    fn matrix_of(&mut self, stored: &Stored, first: Option<Value>, further: u32) -> Stored {
+        let Some(first) = first else { return stored.clone() };
+        let size = self.u32(stored.matrix);
+        let own = self.early(Opcode::Mul, [first, size], [], Type::U32);
+        let base = self.value(Opcode::PtrAdd, [stored.base, own], [], SHARED);
+        Stored { base: self.further(base, further * stored.matrix), ..stored.clone() }
+    }
+
+    /// Where the matrices, rows or columns of this thread's warp begin.
     fn warp_base(&mut self, layout: &Layout, axis: usize) -> Value {
         let own = layout.digits(Holder::Warp).to_vec();
         let none = vec![Digit { axis: None, extent: 32, stride: 0 }];
@@ -363,9 +441,9 @@ impl Lowering<'_> {
         self.base(&only, axis)
     }
 
-    /// Leaves a factor in shared memory, neighbours along `k_axis` side by side unless its registers hold neighbours along the other axis
-    /// and the tensor core can turn them.
-    fn stored(&mut self, factor: Value, k_axis: usize, as_element: Element) -> Stored {
+    /// Leaves a factor in shared memory, neighbours along k side by side unless its registers hold neighbours along the other axis and the
+    /// tensor core can turn them. The axis of k is the first or second (`k_side`) of the two from `rows` on.
+    fn stored(&mut self, factor: Value, rows: usize, k_side: usize, as_element: Element) -> Stored {
         let element = self.element(factor);
         if let Some(stored) = self.loaded_ahead(factor, element) {
             return stored;
@@ -374,12 +452,14 @@ impl Lowering<'_> {
         let tile = self.rounded(tile, element, as_element);
         let shape = tile.layout.shape;
         let run = tile.layout.registers.first().filter(|d| d.stride == 1).and_then(|d| d.axis);
+        let (k_axis, other) = (rows + k_side, rows + 1 - k_side);
         let along_k = run == Some(k_axis) || as_element.bits() != 16;
-        let (line_axis, fast) = if along_k { (1 - k_axis, k_axis) } else { (k_axis, 1 - k_axis) };
+        let (line_axis, fast) = if along_k { (other, k_axis) } else { (k_axis, other) };
         let size = bytes(as_element);
         let lines = Lines::padded(shape.extents()[fast] * size);
         let pitch = lines.pitch;
-        let (piece, base) = self.scratch(pitch * shape.extents()[line_axis]);
+        let matrix = pitch * shape.extents()[line_axis];
+        let (piece, base) = self.scratch(matrix * shape.extents()[..rows].iter().product::<u32>());
         self.touch(&piece, true);
         let vector = match tile.layout.registers.first() {
             Some(d) if d.axis == Some(fast) && d.stride == 1 => largest_divisor(16 / size, d.extent),
@@ -389,12 +469,18 @@ impl Lowering<'_> {
         let (pitch_value, size_value) = (self.u32(pitch), self.u32(size));
         let down = self.early(Opcode::Mul, [own_line, pitch_value], [], Type::U32);
         let along = self.early(Opcode::Mul, [own_fast, size_value], [], Type::U32);
-        let own = self.early(Opcode::Add, [down, along], [], Type::U32);
+        let mut own = self.early(Opcode::Add, [down, along], [], Type::U32);
+        if rows > 0 {
+            let (own_matrix, size) = (self.base(&tile.layout, 0), self.u32(matrix));
+            let before = self.early(Opcode::Mul, [own_matrix, size], [], Type::U32);
+            own = self.early(Opcode::Add, [own, before], [], Type::U32);
+        }
         let place = self.value(Opcode::PtrAdd, [base, own], [], SHARED);
         let writer = self.is_first(&tile.layout);
         for start in (0..tile.registers.len()).step_by(vector as usize) {
             let offset = tile.layout.offset(start);
-            let address = self.further(place, offset[line_axis] * pitch + offset[fast] * size);
+            let before = offset[..rows].iter().sum::<u32>() * matrix;
+            let address = self.further(place, before + offset[line_axis] * pitch + offset[fast] * size);
             let parts = tile.registers[start..start + vector as usize].to_vec();
             let whole = match parts[..] {
                 [one] => one,
@@ -411,7 +497,7 @@ impl Lowering<'_> {
                 Some(here) => self.push(Opcode::StoreIf, [address, whole, here], [], []),
             };
         }
-        Stored { piece: Some(piece), base, lines, along_k, held: as_element, element: as_element }
+        Stored { piece: Some(piece), base, lines, along_k, matrix, held: as_element, element: as_element }
     }
 
     /// A factor that threads have copied to the slot of this round.
@@ -424,7 +510,7 @@ impl Lowering<'_> {
         let (staged, ring) = (self.staged(op)?.clone(), self.ring?);
         let Form::Lines { lines, along_k } = staged.form else { return None };
         let base = self.slot_at(&ring, ring.slot, staged.offset);
-        Some(Stored { piece: None, base, lines, along_k, held, element: staged.element })
+        Some(Stored { piece: None, base, lines, along_k, matrix: 0, held, element: staged.element })
     }
 
     /// f32 factors as tf32.
@@ -585,14 +671,14 @@ impl Lowering<'_> {
             self.cluster_barrier();
         }
         [piece_a, piece_b].iter().for_each(|piece| self.touch(piece, false));
-        let (depth, sum) = (self.shape(a).extents()[1], self.element(c));
-        let [pitch_a, pitch_b] = [self.shape(a).extents()[1], self.shape(b).extents()[1]];
+        let (Extents { m, n, k, rows, .. }, sum) = (self.extents(data), self.element(c));
         let [size_a, size_b] = [bytes(self.element(a)), bytes(self.element(b))];
-        let (row, column) = (self.base(&layout, 0), self.base(&layout, 1));
-        let (line, size) = (self.u32(pitch_a * size_a), self.u32(size_b));
-        let down = self.early(Opcode::Mul, [row, line], [], Type::U32);
-        let along = self.early(Opcode::Mul, [column, size], [], Type::U32);
-        let (zero, end, one) = (self.u32(0), self.u32(depth), self.u32(1));
+        // How far a matrix, a row and a column of the sums go in each factor, in bytes.
+        let steps_a = [m * k * size_a, k * size_a, 0];
+        let steps_b = [k * n * size_b, 0, size_b];
+        let first_a = self.place_of(&layout, &steps_a[1 - rows..]);
+        let first_b = self.place_of(&layout, &steps_b[1 - rows..]);
+        let (zero, end, one) = (self.u32(0), self.u32(k), self.u32(1));
         let mut operands = vec![zero, end, one];
         operands.extend(&sums.registers);
         let types = vec![Type::Scalar(sum); layout.count()];
@@ -602,12 +688,12 @@ impl Lowering<'_> {
             let k = this.builder.func.add_arg(region, Type::U32);
             let own: Vec<Value> =
                 offsets.iter().map(|_| this.builder.func.add_arg(region, Type::Scalar(sum))).collect();
-            let (step_a, step_b) = (this.u32(size_a), this.u32(pitch_b * size_b));
+            let (step_a, step_b) = (this.u32(size_a), this.u32(n * size_b));
             let deeper = this.binary(Opcode::Mul, k, step_a);
-            let place = this.binary(Opcode::Add, down, deeper);
+            let place = this.binary(Opcode::Add, first_a, deeper);
             let of_a = this.value(Opcode::PtrAdd, [left, place], [], SHARED);
             let deeper = this.binary(Opcode::Mul, k, step_b);
-            let place = this.binary(Opcode::Add, along, deeper);
+            let place = this.binary(Opcode::Add, first_b, deeper);
             let of_b = this.value(Opcode::PtrAdd, [right, place], [], SHARED);
             let mut known: HashMap<(bool, u32), Value> = HashMap::new();
             let mut out = Vec::with_capacity(own.len());
@@ -615,14 +701,16 @@ impl Lowering<'_> {
                 // Behind the end of the tile there is nothing to read; the last line stands in.
                 let inside = this.is_inside(&layout, offset);
                 let mut factors = Vec::new();
-                for (is_a, at) in [(true, offset[0]), (false, offset[1])] {
+                let further = |steps: &[u32]| offset.iter().zip(steps).map(|(o, s)| o * s).sum::<u32>();
+                for (is_a, at) in
+                    [(true, further(&steps_a[1 - rows..])), (false, further(&steps_b[1 - rows..]))]
+                {
                     let factor = match known.get(&(is_a, at)).filter(|_| inside.is_none()) {
                         Some(&factor) => factor,
                         None => {
-                            let (base, from, bytes) =
-                                if is_a { (of_a, a, at * pitch_a * size_a) } else { (of_b, b, at * size_b) };
+                            let (base, from) = if is_a { (of_a, a) } else { (of_b, b) };
                             let ty = Type::Scalar(this.element(from));
-                            let address = this.further(base, bytes);
+                            let address = this.further(base, at);
                             let loaded = match inside {
                                 None => this.value(Opcode::Load, [address], [], ty),
                                 Some(inside) => {
@@ -649,6 +737,20 @@ impl Lowering<'_> {
         let _ = self.fill(op, body);
         let registers = self.builder.func.op(op).results.to_vec();
         self.hold(data.results[0], Held::Tile(Tile { layout, registers }));
+    }
+
+    /// How far the thread's own place is from that of the first element, with these steps along the axes.
+    fn place_of(&mut self, layout: &Layout, steps: &[u32]) -> Value {
+        let mut place = None;
+        for (axis, &step) in steps.iter().enumerate().filter(|(_, step)| **step > 0) {
+            let (own, step) = (self.base(layout, axis), self.u32(step));
+            let moved = self.early(Opcode::Mul, [own, step], [], Type::U32);
+            place = Some(match place {
+                None => moved,
+                Some(place) => self.early(Opcode::Add, [place, moved], [], Type::U32),
+            });
+        }
+        place.unwrap_or_else(|| self.u32(0))
     }
 
     /// A tile in shared memory, row by row without gaps.

@@ -32,6 +32,9 @@ const BARRIERS: u32 = 2 * 1024;
 /// Registers of a thread that multiplies, where its sums are small.
 const REGISTERS: u32 = 128;
 
+/// Why factors of many matrices stay behind.
+const MANY: &str = "it is one of many matrices; let each program multiply one of each";
+
 /// A tensor map that a launch must make: parameters that the kernel has beyond those of its author.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MapParameter {
@@ -441,7 +444,9 @@ impl Pipeline {
         let alone = |code: Opcode| !matches!(code, Opcode::Item | Opcode::GridWait | Opcode::GridLaunch);
         for &op in func.region(body).ops.iter().filter(|&&op| is_dot(func, op)) {
             let data = func.op(op);
-            let refused = if func.launch.cluster.is_some() {
+            let refused = if dot::is_batched(func, data) {
+                Some(MANY.to_owned())
+            } else if func.launch.cluster.is_some() {
                 Some("the kernel asks for a cluster".to_owned())
             } else if let Some(&other) = func.walk().iter().find(|&&op| !alone(func.op(op).code)) {
                 let name = func.op(other).info().mnemonic;
@@ -517,7 +522,9 @@ impl Pipeline {
                 continue;
             };
             for (operand, k_axis, element) in [(0, 1, atom.a), (1, 0, atom.b)] {
-                let found = if nested {
+                let found = if dot::is_batched(func, data) {
+                    Err((Loc::NONE, MANY.to_owned()))
+                } else if nested {
                     Err((Loc::NONE, "a loop inside of this one multiplies, too, and has the ring".to_owned()))
                 } else if waits {
                     Err((Loc::NONE, "the loop waits for other grids; wait before it".to_owned()))
