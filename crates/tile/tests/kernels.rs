@@ -263,9 +263,8 @@ fn shapes_change() {
     assert_eq!(run(&text, Arch::SM_90A, 1, &[&x], &[], parts.len()), parts);
 }
 
-/// `c = a * b` of whole matrices in one program, factors of `element`, small integers so that all sums are exact.
-fn product(m: usize, n: usize, k: usize, element: &str, flags: &str, transposed: bool) {
-    let sum = if element == "i8" { "i32" } else { "f32" };
+/// `c = a * b` of whole matrices in one program, factors and sums of these types, small integers so that all sums are exact.
+fn product(m: usize, n: usize, k: usize, (element, sum): (&str, &str), flags: &str, transposed: bool) {
     let b_shape = if transposed { (n, k) } else { (k, n) };
     let turn = |cast: &str, from: &str, to: &str, shape: (usize, usize)| {
         format!(
@@ -290,9 +289,13 @@ fn product(m: usize, n: usize, k: usize, element: &str, flags: &str, transposed:
     let back = if sum == "f32" {
         "".to_owned()
     } else {
-        format!("%y = map %yy : tile<{m}x{n}xf32> do {{\n (%vs: i32)\n %ws = cvt %vs : f32\n yield %ws\n }}")
+        format!(
+            "%y = map %yy : tile<{m}x{n}xf32> do {{\n (%vs: {sum})\n %ws = cvt %vs : f32\n yield %ws\n }}"
+        )
     };
     let result = if sum == "f32" { "y" } else { "yy" };
+    // Halves are written as bits.
+    let zero = if sum == "f16" { "0x0000" } else { "0" };
     let text = format!(
         "func @k (%p: ptr<global> align(16), %r: ptr<global> align(16), %q: ptr<global> align(16)) {{
            %s = const value(0) : i32
@@ -306,7 +309,7 @@ fn product(m: usize, n: usize, k: usize, element: &str, flags: &str, transposed:
            {cast_a}
            {cast_b}
            {flip}
-           %zero = const value(0) : {sum}
+           %zero = const value({zero}) : {sum}
            %c = splat %zero : tile<{m}x{n}x{sum}>
            %{result} = dot %{a}, %{b}, %c {flags} : tile<{m}x{n}x{sum}>
            {back}
@@ -328,20 +331,23 @@ fn product(m: usize, n: usize, k: usize, element: &str, flags: &str, transposed:
             continue;
         }
         let found = run(&text, arch, 1, &[&x, &z], &[], m * n);
-        assert_eq!(found, expected, "{m} {n} {k} {element} {flags} {transposed} {arch}");
+        assert_eq!(found, expected, "{m} {n} {k} {element} {sum} {flags} {transposed} {arch}");
     }
 }
 
 #[test]
 fn products_of_all_types() {
     for transposed in [false, true] {
-        product(64, 64, 64, "bf16", "", transposed);
-        product(16, 24, 32, "f16", "", transposed);
-        product(32, 16, 64, "i8", "", transposed);
-        product(32, 16, 32, "f32", "flags(tf32)", transposed);
-        product(32, 48, 16, "f32", "", transposed);
-        product(16, 16, 64, "e4m3", "", transposed);
-        product(7, 5, 3, "bf16", "", transposed);
-        product(128, 128, 32, "bf16", "", transposed);
+        product(64, 64, 64, ("bf16", "f32"), "", transposed);
+        product(16, 24, 32, ("f16", "f32"), "", transposed);
+        product(32, 16, 64, ("i8", "i32"), "", transposed);
+        product(32, 16, 32, ("f32", "f32"), "flags(tf32)", transposed);
+        product(32, 48, 16, ("f32", "f32"), "", transposed);
+        product(16, 16, 64, ("e4m3", "f32"), "", transposed);
+        product(16, 24, 32, ("f16", "f16"), "", transposed);
+        product(16, 16, 64, ("e5m2", "f16"), "", transposed);
+        product(7, 5, 3, ("f16", "f16"), "", transposed);
+        product(7, 5, 3, ("bf16", "f32"), "", transposed);
+        product(128, 128, 32, ("bf16", "f32"), "", transposed);
     }
 }

@@ -10,6 +10,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tilewright::device::Recorder;
 use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::tutorial;
+use tilewright::lang::tile::prelude::*;
 use tilewright::ops::{CumulativeSum, Error, OPERATORS, Operator, Rows};
 use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE};
 
@@ -81,6 +82,14 @@ fn main() {
             registers_suffice(&recorder, &Known::default())
         };
         trials.push(Trial::test(format!("{arch} attention"), attention).with_ignored_flag(ignored));
+        let products = move || {
+            let recorder = Recorder::new(arch);
+            other_products(&recorder)?;
+            registers_suffice(&recorder, &Known::default())
+        };
+        trials.push(
+            Trial::test(format!("{arch} products of other kinds"), products).with_ignored_flag(ignored),
+        );
     }
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
@@ -106,6 +115,49 @@ fn other_scans(recorder: &Recorder) -> Result<(), Failed> {
     for scan in [CumulativeSum::new().exclusive(), CumulativeSum::new().reverse()] {
         scan.run(device, x, y)?;
         scan.run(device, x.columns(0..20_000), y.columns(0..20_000))?;
+    }
+    Ok(())
+}
+
+/// Sums in f16, and many matrices at once.
+#[kernel]
+fn product<T: Factor<T, C>, C: Number>(a: View<T, 2>, b: View<T, 2>, c: View<C, 2>) {
+    let own = c.partition([128, 128]);
+    let mut acc = Tile::<C>::zeros([128, 128]);
+    for step in 0..a.extent(1).div_ceil(64) {
+        let left = a.tile([128, 64]).at((own.start(0), step * 64)).load();
+        acc = dot(left, b.tile([64, 128]).at((step * 64, own.start(1))).load(), acc);
+    }
+    own.store(acc);
+}
+
+#[kernel]
+fn products(a: View<bf16, 3>, b: View<bf16, 3>, c: View<f32, 3>, matrices: u32) {
+    let own = c.partition([matrices, 32, 32]);
+    let mut acc = Tile::<f32>::zeros([matrices, 32, 32]);
+    for step in 0..a.extent(2).div_ceil(32) {
+        let left = a.tile([matrices, 32, 32]).at((own.start(0), own.start(1), step * 32)).load();
+        acc = dot(left, b.tile([matrices, 32, 32]).at((own.start(0), step * 32, own.start(2))).load(), acc);
+    }
+    own.store(acc);
+}
+
+fn other_products(recorder: &Recorder) -> Result<(), Failed> {
+    let device = recorder.device();
+    let (a, b, c) =
+        (device.alloc::<f16>(1 << 18)?, device.alloc::<f16>(1 << 18)?, device.alloc::<f16>(1 << 18)?);
+    let square = [512, 512];
+    device.program(&product::stage::<f16, f16>()?)?.run(&[
+        &a.view(square),
+        &b.view(square),
+        &c.view(square),
+    ])?;
+    let (a, b, c) =
+        (device.alloc::<bf16>(1 << 15)?, device.alloc::<bf16>(1 << 15)?, device.alloc::<f32>(1 << 15)?);
+    let cube = [32, 32, 32];
+    for matrices in [1, 2, 6, 8] {
+        let program = device.program(&products::stage(matrices)?)?;
+        program.run(&[&a.view(cube), &b.view(cube), &c.view(cube)])?;
     }
     Ok(())
 }

@@ -222,6 +222,7 @@ impl Verifier<'_> {
                 Element::F32 => {
                     a == b && matches!(a, Element::F16 | Element::BF16 | Element::F32) || eight(a) && eight(b)
                 }
+                Element::F16 => a == b && a == Element::F16 || eight(a) && eight(b),
                 Element::F64 => a == b && a == Element::F64,
                 Element::I32 => byte(a) && byte(b),
                 _ => false,
@@ -229,7 +230,7 @@ impl Verifier<'_> {
         });
         if !known {
             self.report(format!(
-                "`dot` of {}: known are f16, bf16 and f32 factors (the same twice), and e4m3 or e5m2, all with f32 sums; f64; i8 or u8 with i32 sums",
+                "`dot` of {}: known are f16, bf16 and f32 factors (the same twice), and e4m3 or e5m2, all with f32 sums, f16, e4m3 and e5m2 with f16 sums, too; f64; i8 or u8 with i32 sums",
                 list(types)
             ));
         }

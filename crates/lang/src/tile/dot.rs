@@ -10,7 +10,7 @@ use crate::trace;
 /// What a tile of this type can be multiplied with, and the type of the sums.
 #[diagnostic::on_unimplemented(
     message = "there is no `dot` of `{Self}` and `{B}` with sums of `{C}`",
-    note = "known are f16, bf16 and f32 factors (the same twice), and E4m3 or E5m2, all with f32 sums; f64; i8 or u8 with i32 sums"
+    note = "known are f16, bf16 and f32 factors (the same twice), and E4m3 or E5m2, all with f32 sums, f16, E4m3 and E5m2 with f16 sums, too; f64; i8 or u8 with i32 sums"
 )]
 pub trait Factor<B, C>: Element {}
 
@@ -20,12 +20,17 @@ macro_rules! factors {
 
 factors! {
     f16, f16 => f32;
+    f16, f16 => f16;
     bf16, bf16 => f32;
     f32, f32 => f32;
     E4m3, E4m3 => f32;
     E4m3, E5m2 => f32;
     E5m2, E4m3 => f32;
     E5m2, E5m2 => f32;
+    E4m3, E4m3 => f16;
+    E4m3, E5m2 => f16;
+    E5m2, E4m3 => f16;
+    E5m2, E5m2 => f16;
     f64, f64 => f64;
     i8, i8 => i32;
     i8, u8 => i32;
@@ -39,7 +44,8 @@ factors! {
 /// elements. Their factors are not loaded ahead in loops; where one program can do with one matrix of each, that is faster.
 ///
 /// Products are exact and summed in the type of `acc`, in an order that the compiler chooses: a loop that does nothing but add them up may run
-/// from its end. f32 factors are not rounded; with [`dot_tf32`] they may be.
+/// from its end. f32 factors are not rounded; with [`dot_tf32`] they may be. Sums in f16 take half of the registers, and on chips for
+/// graphics half of the time; they overflow beyond 65504, and each is rounded to 11 bits as often as something is added.
 ///
 /// ```
 /// use tilewright_lang::tile::prelude::*;

@@ -11,6 +11,7 @@ impl Gen {
         const EXTENTS: [u32; 12] = [1, 2, 3, 7, 8, 16, 16, 17, 24, 32, 48, 64];
         let (factor, sum) = self.random.pick(&[
             (Element::F16, Element::F32),
+            (Element::F16, Element::F16),
             (Element::BF16, Element::F32),
             (Element::F32, Element::F32),
             (Element::I8, Element::I32),
@@ -35,26 +36,26 @@ impl Gen {
         const EXTENTS: [(u32, u32, u32); 6] =
             [(64, 8, 64), (64, 64, 64), (64, 24, 16), (64, 32, 32), (128, 32, 32), (32, 16, 16)];
         let Some(swap) = Axes::new(&[1, 0]) else { return };
-        let element = self.random.pick(&[Element::F16, Element::BF16]);
+        let (element, sum) = self.random.pick(&[
+            (Element::F16, Element::F32),
+            (Element::F16, Element::F16),
+            (Element::BF16, Element::F32),
+        ]);
         let (m, n, k) = self.random.pick(&EXTENTS);
-        let pieces = 1 + self.random.below(6);
+        // Sums in f16 of more than two pieces may need more bits than they have.
+        let pieces = 1 + self.random.below(if sum == Element::F16 { 2 } else { 6 });
         let depth = k * pieces - self.random.below(9);
         let turned = self.random.once_in(2);
         let height = m * self.programs() - self.random.below(9);
         let a = self.matrix([height, depth], element);
         let b = self.matrix(if turned { [n, depth] } else { [depth, n] }, element);
-        let like = Tile {
-            value: Value(0),
-            element: Element::F32,
-            shape: shape(&[m, n]),
-            rule: Rule::Exact,
-            small: false,
-        };
+        let like =
+            Tile { value: Value(0), element: sum, shape: shape(&[m, n]), rule: Rule::Exact, small: false };
         let from = if self.random.once_in(2) {
-            let nothing = self.constant(Element::F32, 0);
+            let nothing = self.constant(sum, 0);
             self.tile(Opcode::Splat, &[nothing], &[], like).value
         } else {
-            self.load_small(like.shape, Element::F32).value
+            self.load_small(like.shape, sum).value
         };
         let [zero, one, rows, deep] = [0, 1, m, k].map(|n| self.constant(Element::U32, u64::from(n)));
         let rounds = self.random.below(pieces + 2);
@@ -62,7 +63,7 @@ impl Gen {
         let row = self.emit(Opcode::Mul, &[self.program, rows], &[], None);
         let row = self.emit(Opcode::Bitcast, &[row], &[], Some(Type::I32));
         let none = self.constant(Element::I32, 0);
-        let ty = Type::Tile(Element::F32, like.shape);
+        let ty = Type::Tile(sum, like.shape);
         let op = self.b.push(Opcode::For, [zero, rounds, one, from], [], [ty], Loc::NONE);
         let region = self.b.open(op);
         let round = self.b.func.add_arg(region, Type::U32);
@@ -81,7 +82,7 @@ impl Gen {
         let negate = self.random.once_in(3);
         let sums = if negate {
             let sums = Tile { value: sums, ..like };
-            let negative = self.map(&[sums], &[Element::F32], |body, args| {
+            let negative = self.map(&[sums], &[sum], |body, args| {
                 vec![body.b.value(Opcode::Neg, [args[0]], [], None, Loc::NONE)]
             });
             negative[0].value

@@ -4,7 +4,7 @@
 mod atomics;
 
 use tilewright::compiler::Compiler;
-use tilewright::device::{BufferView, Device, DeviceError, Fact, Report};
+use tilewright::device::{BufferView, Device, DeviceError, Fact, Options, Report};
 use tilewright::hardware::Arch;
 use tilewright::lang::tile::prelude::*;
 
@@ -170,9 +170,9 @@ fn products_of_transposed_views() {
 }
 
 #[kernel]
-fn large(a: View<bf16, 2>, b: View<bf16, 2>, c: View<f32, 2>) {
+fn large<T: Factor<T, C>, C: Number>(a: View<T, 2>, b: View<T, 2>, c: View<C, 2>) {
     let own = c.partition([64, 64]);
-    let mut acc = Tile::<f32>::zeros([64, 64]);
+    let mut acc = Tile::<C>::zeros([64, 64]);
     for step in 0..a.extent(1).div_ceil(64) {
         let left = a.tile([64, 64]).at((own.start(0), step * 64)).load();
         acc = dot(left, b.tile([64, 64]).at((step * 64, own.start(1))).load(), acc);
@@ -190,7 +190,7 @@ fn factors_through_tensor_maps() {
         (0..m * n).map(sum).collect::<Vec<f32>>()
     };
     both(|device| {
-        let program = device.program(&large::stage().unwrap()).unwrap();
+        let program = device.program(&large::stage::<bf16, f32>().unwrap()).unwrap();
         let (a, b) = (device.upload(&narrow(&a)).unwrap(), device.upload(&narrow(&b)).unwrap());
         let c = device.alloc::<f32>(m * n).unwrap();
         // All of it by tensor maps, rows that do not begin at multiples of 16 bytes without, and nothing at all.
@@ -207,6 +207,38 @@ fn factors_through_tensor_maps() {
         let build = program.build_for(&[&a, &b, &to.view([m - 1, n])]).unwrap();
         assert!(build.maps().len() < 2);
     });
+}
+
+/// Sums in f16, in the accumulators of warpgroups and of warps, and on the CPU. Some are too large: they become infinite everywhere.
+#[test]
+fn sums_in_halves() {
+    let (m, n, k) = (128, 72, 136);
+    let narrow = |numbers: Vec<f32>| numbers.into_iter().map(f16::from_f32).collect::<Vec<_>>();
+    let (mut a, mut b) = (narrow(numbers(m * k, 1)), narrow(numbers(k * n, 2)));
+    a[..k].fill(f16::from_f32(1024.0));
+    b.iter_mut().step_by(n).for_each(|first| *first = f16::from_f32(2.0));
+    let exact = |at: usize| (0..k).map(|i| a[at / n * k + i].to_f64() * b[i * n + at % n].to_f64()).sum();
+    let expected: Vec<f64> = (0..m * n).map(exact).collect();
+    assert!(expected.iter().any(|sum: &f64| sum.abs() > 66_000.0));
+    let sm_80 = Device::simulator_with(Options { chip: Some(Arch::SM_80), ..Options::default() });
+    for device in [Device::simulator(), sm_80, Device::cpu()] {
+        let program = device.program(&large::stage::<f16, f16>().unwrap()).unwrap();
+        let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let c = device.alloc::<f16>(m * n).unwrap();
+        let tensors: [&dyn tilewright::device::Argument; 3] =
+            [&a.view([m, k]), &b.view([k, n]), &c.view([m, n])];
+        program.run(&tensors).unwrap().expect_clean().unwrap();
+        for (at, (found, expected)) in c.to_vec().unwrap().into_iter().zip(&expected).enumerate() {
+            // Rounded as often as something is added, which is after 16 products at the earliest.
+            let bound = 512.0 / 2048.0;
+            let fits = match expected.abs() {
+                66_000.0.. => found.is_infinite(),
+                1024.0.. => true,
+                _ => (found.to_f64() - expected).abs() <= bound,
+            };
+            assert!(fits, "{device:?}, element {at}: found {found}, expected {expected}");
+        }
+    }
 }
 
 #[test]
