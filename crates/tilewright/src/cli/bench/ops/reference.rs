@@ -30,6 +30,11 @@ impl Expected {
     pub(super) fn exact(value: f64) -> Expected {
         Expected { value, slack: 0.0 }
     }
+
+    /// Both scaled by a factor.
+    pub(super) fn times(self, factor: f64) -> Expected {
+        Expected { value: self.value * factor, slack: self.slack * factor.abs() }
+    }
 }
 
 /// A few roundings in f32, and those of its fast functions, as a part of a number.
