@@ -41,6 +41,7 @@
 //! | `a.map(\|x\| ..)`, `(a, b).map(\|(x, y)\| ..)` | any code on [`Val`](crate::Val)s, `if` and loops included, for each element ([`Tiles`]) |
 //! | `a.sum(1)`, `a.max(-1)`, `a.argmax(0)`, `a.sum_all()` | reductions; the axis stays, with extent 1 |
 //! | `a.reduce(1, \|x, y\| ..)`, `(a, i).reduce(..)`, `a.scan(..)`, `a.cumsum(0)` | with a function of one's own; running ones |
+//! | `a.sort(1)`, `a.argsort(1)`, `a.sort_with_places(1)`, `a.top_k(8, 1)`, `a.sort_descending(1)` | in order ([`Sorted`]) |
 //! | `reshape`, `transpose`, `permute`, `broadcast_to`, `squeeze`, `unsqueeze`, `cat`, `join`, `split`, `halves`, `part`, `item` | shapes |
 //! | [`dot`]`(a, b, acc)`, [`dot_tf32`] | matrix product |
 //! | `x.tile(extents).at(position)`, `.block(index)`, then `.load()`, `.load_or(pad)`, `.store(tile)`, `.prefetch()` | boxes of a tensor |
@@ -68,6 +69,7 @@ mod program;
 mod random;
 mod reduce;
 mod shape;
+mod sort;
 mod value;
 mod view;
 
@@ -77,6 +79,7 @@ pub use points::{Distance, Points, TileIndex, TilePosition};
 pub use position::{Position, TileCoordinate};
 pub use program::{grouped_order, num_programs, program_id, swizzle2d};
 pub use random::{RandomOffset, philox, philox4, philox4x32, uniform, uniform4};
+pub use sort::Sorted;
 pub use value::{Extents, Tile, TileOperand, arange};
 pub use view::{Place, TileRef, View};
 
@@ -85,9 +88,9 @@ pub(crate) use elementwise::{binary, unary};
 /// Everything a kernel of the tile level needs.
 pub mod prelude {
     pub use super::{
-        Distance, Elements, Extents, Factor, Place, Points, Position, RandomOffset, Tile, TileCoordinate,
-        TileIndex, TileOperand, TilePosition, TileRef, Tiles, View, arange, dot, dot_tf32, grouped_order,
-        num_programs, philox, philox4, philox4x32, program_id, swizzle2d, uniform, uniform4,
+        Distance, Elements, Extents, Factor, Place, Points, Position, RandomOffset, Sorted, Tile,
+        TileCoordinate, TileIndex, TileOperand, TilePosition, TileRef, Tiles, View, arange, dot, dot_tf32,
+        grouped_order, num_programs, philox, philox4, philox4x32, program_id, swizzle2d, uniform, uniform4,
     };
     pub use crate::prelude::{
         Argument, Cache, Carry, Combine, E2m1, E4m3, E5m2, Element, Error, Evict, Float, Global, Integer,

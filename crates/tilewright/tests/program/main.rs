@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod atomics;
+mod sort;
 
 use tilewright::compiler::Compiler;
 use tilewright::device::{BufferView, Device, DeviceError, Fact, Options, Report};
