@@ -741,6 +741,25 @@ fn misshapen(x: View<f32, 2>, p: Global<f32>) {
 }
 
 #[kernel]
+fn without_axes(x: View<f32, 0>) {
+    x.tile([]).at([0u32; 0]).prefetch();
+}
+
+/// A view of no dimensions has no tiles, which is said, whatever is asked of them.
+#[test]
+fn tiles_of_no_dimensions_are_reported() {
+    expect(
+        without_axes::stage,
+        "
+        error: a tile of no extents; expected 1 to 5 extents of at least 1, and at most 2^31 elements
+          --> line +1:7
+           |     x.tile([]).at([0u32; 0]).prefetch();
+        error: kernel `without_axes` was not staged: 1 error
+        ",
+    );
+}
+
+#[kernel]
 fn misplaced(x: View<f32, 2>, p: Global<u8>, q: Global<f64>, h: Global<f16>) {
     let _ = x.tile([4, 8]).at((0, 0)).load();
     let _ = x.tile([0, 8]);

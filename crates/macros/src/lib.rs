@@ -84,7 +84,7 @@ pub fn kernel(attr: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes a function, or a method, that kernels and other device functions may call.
 ///
 /// The body is rewritten by the rules above. What it records knows the chain of calls that led to it. A function that only
-/// computes with operators and calls works without the attribute.
+/// computes with calls and operators, comparisons apart, works without the attribute.
 ///
 /// The one option is `crate = path`, as for `#[kernel]`.
 ///

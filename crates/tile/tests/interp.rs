@@ -553,6 +553,22 @@ fn what_cannot_be_interpreted_is_refused_before_it_runs() {
     assert!(matches!(Program::new(&threads), Err(InterpError::Unsupported { op: "shared", .. })));
     let small = func("func @k (%x: e2m1) { %0 = splat %x : tile<4xe2m1> }");
     assert!(matches!(Program::new(&small), Err(InterpError::Unsupported { op: "splat", .. })));
+    // What the compiler says of it for the largest chip, up to the largest that can be written.
+    for n in [8192, 1 << 15] {
+        let large = func(&format!(
+            "func @k (%x: ptr<global>, %n: u32) {{
+               %0 = const value(0) : i32
+               %1 = const value(1) : i64
+               %2 = const value(0) : u8
+               %3 = tile_load %x, %0, %0, %n, %n, %1, %1, %2 : tile<65536x{n}xu8>
+               tile_store %x, %3, %0, %0, %n, %n, %1, %1
+             }}"
+        ));
+        let refused = tilewright_tile::lower(&large, tilewright_hardware::Arch::SM_90A).unwrap_err();
+        let found = Program::new(&large).unwrap_err().to_string();
+        assert_eq!(found, format!("kernel \"k\": {refused}"));
+        assert!(found.contains(&format!("makes a tile<65536x{n}xu8>")), "{found}");
+    }
 }
 
 /// The results that nobody may depend on are the same every time, and a quotient by zero is what the hardware gives.

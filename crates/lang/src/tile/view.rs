@@ -631,7 +631,8 @@ impl<T: Element, const R: usize> Place<T, R> {
     #[track_caller]
     pub fn prefetch(self) {
         trace::here();
-        let last = R - 1;
+        // Of no dimensions: reported where the box was made.
+        let Some(last) = R.checked_sub(1) else { return };
         if self.shape[..last].iter().any(|&extent| extent != 1) {
             trace::error(format!(
                 "a prefetch of {:?}; expected one row, all extents but the last 1",

@@ -48,7 +48,7 @@
 //!
 //! # Limits
 //!
-//! Elements of less than a byte are refused. Every access is checked: outside of all buffers, misaligned or to read-only memory is an
+//! Elements of less than a byte are refused, and tiles that no chip has registers for. Every access is checked: outside of all buffers, misaligned or to read-only memory is an
 //! error that names the op, its place in the source, the address and the buffer. A kernel that does not end is stopped by
 //! [`Program::steps`].
 
@@ -69,6 +69,8 @@ use exec::Stop;
 pub use memory::Argument;
 use memory::Memory;
 use scalar::Fast;
+
+use crate::lower::{LowerError, check_tiles};
 
 /// A kernel, ready to run.
 #[derive(Clone)]
@@ -138,6 +140,14 @@ pub enum InterpError {
         /// `file:line:column`, if known.
         location: Option<String>,
     },
+    /// A tile that is too large for every chip. The interpreter would have the memory, and take hours.
+    #[error("kernel {name:?}: {why}")]
+    TooLarge {
+        /// The kernel.
+        name: String,
+        /// What the compiler says.
+        why: LowerError,
+    },
     /// The number of arguments is not that of the parameters.
     #[error("kernel {name:?} takes {expected} arguments, {found} were given")]
     Count {
@@ -201,7 +211,8 @@ impl Program {
     /// Prepares a kernel of the tile level.
     ///
     /// # Errors
-    /// [`InterpError::Invalid`] if the verifier has objections, [`InterpError::Unsupported`] if it holds an op that cannot be interpreted.
+    /// [`InterpError::Invalid`] if the verifier has objections, [`InterpError::Unsupported`] if it holds an op that cannot be interpreted,
+    /// [`InterpError::TooLarge`] if a tile is more than any chip has registers for.
     pub fn new(func: &Func) -> Result<Program, InterpError> {
         let module = Module::from(func.clone());
         let problems: Vec<String> = verify(&module).into_iter().map(|problem| problem.message).collect();
@@ -223,6 +234,7 @@ impl Program {
             program.fast[op.index()] = scalar::fast(func, data);
             program.repeats[op.index()] = repeats(func, op);
         }
+        check_tiles(func).map_err(|why| InterpError::TooLarge { name: func.name.clone(), why })?;
         Ok(program)
     }
 

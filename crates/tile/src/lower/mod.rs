@@ -109,6 +109,14 @@ pub enum LowerError {
     },
 }
 
+/// Refuses tiles that the registers of the largest chip are too few for, as [`lower`] does: what runs elsewhere is held to the same.
+pub(crate) fn check_tiles(func: &Func) -> Result<(), LowerError> {
+    let joined = join::joined(func);
+    let func = joined.as_ref().unwrap_or(func);
+    let team = threads::team(func, Arch::SM_90A, &Alignment::of(func));
+    pressure::check(func, team, &mut Context::default())
+}
+
 /// Lowers a function of the tile level for a chip.
 ///
 /// ```
