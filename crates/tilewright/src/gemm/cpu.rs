@@ -34,38 +34,82 @@ pub(super) fn run(device: &Device, problem: &Problem, arguments: &Arguments) -> 
 }
 
 fn run_in(memory: &mut Simulator, problem: &Problem, arguments: &Arguments) -> Result<(), Error> {
+    // Once for all members: what is read is written, if at all, only by D, at each place after that was read.
+    let inputs = inputs(memory, problem, arguments)?;
+    let operands = inputs.iter().fold(HostOperands::new(), |all, (name, bytes)| all.with(name, bytes));
+    let scalars = problem.epilogue.scalars();
+    let operands = scalars
+        .iter()
+        .fold(operands, |all, name| all.with_scalar(name, arguments.number(name).unwrap_or(0.0)));
+    let reference = Reference::new(problem, &operands)?;
+    begin_reductions(memory, problem, arguments)?;
     for member in 0..problem.batch {
-        let member = Member { memory, problem, arguments, member };
+        let member = Member { memory, problem, arguments, reference: &reference, member };
         match problem.types.accumulate {
             Element::F64 => member.floats::<f64>()?,
             Element::I32 => member.integers()?,
             _ => member.floats::<f32>()?,
         }
     }
-    if problem.batch == 0 {
-        begin_without_members(memory, problem, arguments)?;
-    }
     Ok(())
 }
 
-/// Results of reductions over a whole batch that has no members.
-fn begin_without_members(
+/// The operands that the epilogue reads, by name.
+fn inputs(
+    memory: &Simulator,
+    problem: &Problem,
+    arguments: &Arguments,
+) -> Result<Vec<(String, Vec<u8>)>, DeviceError> {
+    let mut inputs = Vec::new();
+    for operand in problem.epilogue.operands() {
+        if let (Access::Read, Some(buffer)) = (operand.access, arguments.named(&operand.name)) {
+            let place = memory.at(buffer.address(), index(buffer.bytes()))?;
+            inputs.push((operand.name, memory.read(place)?));
+        }
+    }
+    Ok(inputs)
+}
+
+/// Results of reductions before anything was added: those of each member, and the one of a whole batch, even of none.
+fn begin_reductions(
     memory: &mut Simulator,
     problem: &Problem,
     arguments: &Arguments,
 ) -> Result<(), DeviceError> {
     for operand in problem.epilogue.operands() {
-        let (Access::Reduce(how), Shape::One, Some(buffer)) =
-            (operand.access, operand.shape, arguments.named(&operand.name))
-        else {
+        let (Access::Reduce(how), Some(buffer)) = (operand.access, arguments.named(&operand.name)) else {
             continue;
         };
-        let place = memory.at(buffer.address(), operand.element.bytes() as usize)?;
-        let mut bytes = memory.read(place)?;
-        put(operand.element, &mut bytes, 0, how.start());
-        memory.write(place, &bytes)?;
+        let (rows, columns) = operand.extents(problem);
+        let (members, rows, columns) = match operand.shape {
+            Shape::PerRow => (problem.batch, rows, 1),
+            Shape::PerColumn => (problem.batch, 1, columns),
+            _ => (1, 1, 1),
+        };
+        for member in 0..members {
+            for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+                change(memory, &operand, buffer, operand.index(member, row, column), |_| how.start())?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Changes one element of an operand, and nothing beside it: what lies between its elements may belong to another.
+fn change(
+    memory: &mut Simulator,
+    operand: &ExtraOperand,
+    buffer: &DynBuffer,
+    at: u64,
+    to: impl FnOnce(f64) -> f64,
+) -> Result<(), SimError> {
+    let width = operand.element.bytes();
+    let place = memory.at(buffer.address() + at * u64::from(width), width as usize)?;
+    let value = to(get(operand.element, memory.bytes(place)?, 0));
+    // No element is wider.
+    let mut bytes = [0; 8];
+    put(operand.element, &mut bytes, 0, value);
+    memory.write(place, &bytes[..place.bytes()])
 }
 
 /// A type that the CPU adds in.
@@ -188,6 +232,7 @@ struct Member<'a> {
     memory: &'a mut Simulator,
     problem: &'a Problem,
     arguments: &'a Arguments,
+    reference: &'a Reference<'a>,
     member: u32,
 }
 
@@ -294,33 +339,19 @@ impl Member<'_> {
 
     /// The epilogue: what goes to D, in its order. What goes elsewhere is there when this returns.
     fn apply<R: Real>(&mut self, sums: &Numbers<'_, R>) -> Result<Vec<R>, Error> {
-        let (problem, arguments, member) = (self.problem, self.arguments, self.member);
+        let (problem, arguments, reference, member) =
+            (self.problem, self.arguments, self.reference, self.member);
         let [_, _, d, c] = matrices(problem);
         let given = arguments.c.as_ref().filter(|_| problem.epilogue.reads_c());
         let c = given.map(|buffer| self.read::<R>(&c, buffer)).transpose().map_err(DeviceError::from)?;
-        let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-        for operand in problem.epilogue.operands() {
-            let Some(buffer) = arguments.named(&operand.name) else { continue };
-            let place = self.memory.at(buffer.address(), index(buffer.bytes())).map_err(DeviceError::from)?;
-            let bytes = self.memory.read(place).map_err(DeviceError::from)?;
-            match operand.access {
-                Access::Read => inputs.push((operand.name, bytes)),
-                Access::Write => outputs.push((operand, place, bytes)),
-                Access::Reduce(how) => {
-                    let mut bytes = bytes;
-                    for at in reduced(&operand, problem, member) {
-                        put(operand.element, &mut bytes, at, how.start());
-                    }
-                    outputs.push((operand, place, bytes));
-                }
-            }
-        }
-        let operands = inputs.iter().fold(HostOperands::new(), |all, (name, bytes)| all.with(name, bytes));
-        let scalars = problem.epilogue.scalars();
-        let operands = scalars
+        // Its own, since memory is written while it is read.
+        let c = c.map(|Numbers { all, row, column }| Numbers { all: all.into_owned().into(), row, column });
+        let operands = problem.epilogue.operands();
+        let outputs: Vec<(&ExtraOperand, &DynBuffer)> = operands
             .iter()
-            .fold(operands, |all, name| all.with_scalar(name, arguments.number(name).unwrap_or(0.0)));
-        let reference = Reference::new(problem, &operands)?;
+            .filter(|operand| operand.access != Access::Read)
+            .filter_map(|operand| Some((operand, arguments.named(&operand.name)?)))
+            .collect();
 
         let (rows, columns, wide) = (d.rows as usize, d.columns as usize, problem.n as usize);
         let row = |row: u32| {
@@ -351,20 +382,15 @@ impl Member<'_> {
                     }
                 }
                 for (name, at, value) in written {
-                    if let Some((operand, _, bytes)) =
-                        outputs.iter_mut().find(|(known, ..)| known.name == name)
-                    {
-                        let value: f64 = match operand.access {
-                            Access::Reduce(how) => how.combine(get(operand.element, bytes, at), value.into()),
+                    if let Some((operand, buffer)) = outputs.iter().find(|(known, _)| known.name == name) {
+                        let to = |before: f64| match operand.access {
+                            Access::Reduce(how) => how.combine(before, value.into()),
                             _ => value.into(),
                         };
-                        put(operand.element, bytes, at, value);
+                        change(self.memory, operand, buffer, at, to).map_err(DeviceError::from)?;
                     }
                 }
             }
-        }
-        for (_, place, bytes) in outputs {
-            self.memory.write(place, &bytes).map_err(DeviceError::from)?;
         }
         Ok(results)
     }
@@ -388,17 +414,6 @@ impl Member<'_> {
             self.memory.write(place, line)?;
         }
         Ok(())
-    }
-}
-
-/// The results of a reduction that begin anew with a member of a batch. One result for all begins with the first.
-fn reduced(operand: &ExtraOperand, problem: &Problem, member: u32) -> Vec<u64> {
-    let (rows, columns) = operand.extents(problem);
-    match operand.shape {
-        Shape::PerRow => (0..rows).map(|row| operand.index(member, row, 0)).collect(),
-        Shape::PerColumn => (0..columns).map(|column| operand.index(member, 0, column)).collect(),
-        _ if member == 0 => vec![operand.index(0, 0, 0)],
-        _ => Vec::new(),
     }
 }
 

@@ -53,6 +53,42 @@ fn epilogues_read_and_write_what_they_are_given() {
 }
 
 #[test]
+fn what_is_written_may_lie_between_the_elements_of_something_else_that_is() {
+    for device in available() {
+        let (m, n, k, batch) = (3, 2, 4, 2);
+        let (a, b) = (vec![1.0f32; batch * m * k], vec![0.5f32; batch * k * n]);
+        let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        // Lines of six: two columns of D, two of what was there before, two of what was there before that.
+        let all = device.upload(&[9.0f32; 2 * 3 * 6]).unwrap();
+        let third = Placement {
+            leading: 6,
+            batch_stride: 18,
+            alignment: 4,
+            ..Placement::dense(Storage::RowMajor, m, n)
+        };
+        // And the largest, before sums of rows.
+        let reduced = device.upload(&[9.0f32; 1 + 2 * 3]).unwrap();
+        let epilogue = Epilogue::new()
+            .store("first", Element::F32, third)
+            .then(|x| x * 10.0)
+            .store("second", Element::F32, third)
+            .then(|x| x * 10.0)
+            .row_sums("sums")
+            .amax("largest");
+        let gemm = Gemm::new(m, n, k).batch(batch).leading_d(6).stride_d(18).epilogue(epilogue);
+        let arguments = Arguments::new(&a, &b, &all)
+            .extra("second", &all.slice(2..).unwrap())
+            .extra("first", &all.slice(4..).unwrap())
+            .extra("largest", &reduced)
+            .extra("sums", &reduced.slice(1..).unwrap());
+        Planner::new(&device).run(&gemm, &arguments).unwrap();
+        let name = device.name();
+        assert_eq!(all.to_vec().unwrap(), [200.0, 200.0, 20.0, 20.0, 2.0, 2.0].repeat(6), "{name}");
+        assert_eq!(reduced.to_vec().unwrap(), [200.0, 400.0, 400.0, 400.0, 400.0, 400.0, 400.0], "{name}");
+    }
+}
+
+#[test]
 fn eight_bit_floats_are_scaled() {
     for device in available() {
         let (m, n, k) = (5, 6, 32);
