@@ -114,7 +114,10 @@ fn what_is_wrong_is_named() {
             "operand 0 of `add` is tile<4x8xf32>, expected integers or floats",
         ),
         ("%1 = cvt %x : tile<4x8xf16>", "`cvt` takes elements of tiles one by one: put it into a `map`"),
-        ("%1 = dot %x, %x, %x : tile<4x8xf32>", "`dot` takes m x k, k x n and m x n elements, or b x m x k, b x k x n and b x m x n, found"),
+        (
+            "%1 = dot %x, %x, %x : tile<4x8xf32>",
+            "`dot` takes m x k, k x n and m x n elements, or b x m x k, b x k x n and b x m x n, found",
+        ),
         ("%1 = special reg(tid.x) : u32", "`special` is for threads"),
         ("%1 = shared bytes(16) align(16) : ptr<shared>", "`shared` is for threads"),
         (

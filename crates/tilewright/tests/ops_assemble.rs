@@ -82,6 +82,12 @@ fn main() {
             registers_suffice(&recorder, &Known::default())
         };
         trials.push(Trial::test(format!("{arch} attention"), attention).with_ignored_flag(ignored));
+        let sorts = move || {
+            let recorder = Recorder::new(arch);
+            rows_in_order(&recorder)?;
+            registers_suffice(&recorder, &Known::default())
+        };
+        trials.push(Trial::test(format!("{arch} rows in order"), sorts).with_ignored_flag(ignored));
         let products = move || {
             let recorder = Recorder::new(arch);
             other_products(&recorder)?;
@@ -158,6 +164,25 @@ fn other_products(recorder: &Recorder) -> Result<(), Failed> {
     for matrices in [1, 2, 6, 8] {
         let program = device.program(&products::stage(matrices)?)?;
         program.run(&[&a.view(cube), &b.view(cube), &c.view(cube)])?;
+    }
+    Ok(())
+}
+
+#[kernel]
+fn best(x: View<bf16, 2>, y: View<bf16, 2>, places: View<u32, 2>, rows: u32, columns: u32) {
+    let (values, found) = x.tile([rows, columns]).block((program_id(0), 0)).load().top_k(8, 1);
+    y.partition([rows, 8]).store(values);
+    places.partition([rows, 8]).store(found);
+}
+
+fn rows_in_order(recorder: &Recorder) -> Result<(), Failed> {
+    let device = recorder.device();
+    for (rows, columns) in [(1, 128), (4, 256), (1, 2048), (3, 100)] {
+        let [height, width] = [rows as usize * 32, columns as usize];
+        let x = device.alloc::<bf16>(height * width)?;
+        let (y, places) = (device.alloc::<bf16>(height * 8)?, device.alloc::<u32>(height * 8)?);
+        let program = device.program(&best::stage(rows, columns)?)?;
+        program.run(&[&x.view([height, width]), &y.view([height, 8]), &places.view([height, 8])])?;
     }
     Ok(())
 }

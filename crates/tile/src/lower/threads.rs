@@ -157,9 +157,11 @@ impl Work {
 pub(super) fn resident(plan: &Plan, func: &Func) -> u32 {
     let held = |value: Value| plan.layout(value).map_or(0, |layout| layout.count());
     let most = tiles(func).map(|(value, _)| held(value)).max().unwrap_or(0);
-    // Whether there are elements of two words, and more of them than there is room for otherwise.
-    let doubled = tiles(func)
-        .any(|(value, _)| held(value) > 16 && func.ty(value).element().is_some_and(|e| bytes(e) > 4));
+    // How many elements of two words a thread holds at most. There may be more of them than there is room for otherwise.
+    let is_double = |value: Value| func.ty(value).element().is_some_and(|e| bytes(e) > 4);
+    let doubles = tiles(func).map(|(value, _)| value).filter(|&value| is_double(value)).map(held).max();
+    let doubles = doubles.unwrap_or(0);
+    let doubled = doubles > 16;
     let is_load = |op: &Op| func.op(*op).code == Opcode::TileLoad;
     let loaded = |op: Op| {
         let tile = accessed(func.op(op))?;
@@ -176,6 +178,7 @@ pub(super) fn resident(plan: &Plan, func: &Func) -> u32 {
         // Sums of several products, of which one may go on while the other is used.
         _ if sums > 96 => 255,
         _ if crowded => 65536 / THREADS_OF_LOOP,
+        _ if doubles >= 32 => 168,
         // Of small blocks there are many, with more registers as well.
         (0..=32, _) if doubled && plan.team.warps <= 4 => 96,
         (17..=32, _) if fan_out > 0 => 96,
