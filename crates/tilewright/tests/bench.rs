@@ -275,8 +275,6 @@ fn a_wrong_result_is_told_from_a_right_one() {
 /// An interpreter that is a shell script and plays a peer: a time of 1000 us for everything, in all but what it is told to do wrong.
 #[cfg(unix)]
 fn peer(folder: &Path, wrong: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
-
     let script = format!(
         "#!/bin/sh\nwhile read -r request; do case \"$request\" in\n{wrong}\n\
          *hello*) echo '{{\"protocol\": 1, \"torch\": \"9.9\", \"triton\": \"8.8\"}}' ;;\n\
@@ -284,9 +282,11 @@ fn peer(folder: &Path, wrong: &str) -> PathBuf {
          *check*) echo '{{\"relative_error\": 1e-7}}' ;;\n\
          *measure*) echo '{{\"us\": 1000.0}}' ;;\nesac; done\n"
     );
-    let path = folder.join("python");
-    std::fs::write(&path, script).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (written, path) = (folder.join("text"), folder.join("python"));
+    std::fs::write(&written, script).unwrap();
+    // By another process: what one of ours may still have open for writing is not executed.
+    let status = Command::new("install").args(["-m", "755"]).args([&written, &path]).status().unwrap();
+    assert!(status.success());
     path
 }
 

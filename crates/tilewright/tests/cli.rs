@@ -540,12 +540,13 @@ fn stages_stand_side_by_side() {
 #[cfg(unix)]
 #[test]
 fn machine_code_comes_from_the_disassembler() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (written, path) = (folder.path().join("text"), folder.path().join(name));
+        std::fs::write(&written, format!("#!/bin/sh\n{text}\n")).unwrap();
+        // By another process: what one of ours may still have open for writing is not executed.
+        let status = Command::new("install").args(["-m", "755"]).args([&written, &path]).status().unwrap();
+        assert!(status.success());
         path
     };
     let version = "echo 'ptxas: an assembler, V13.0.0'; for last; do :; done; echo cubin > \"$last\"";

@@ -1,8 +1,8 @@
 //! Peers that are scripts of these tests, with everything that can go wrong, and the real program as far as it runs without torch.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 
 use tempfile::TempDir;
@@ -32,12 +32,11 @@ fn work() -> Work {
 /// An interpreter that is a shell script: it is called with the program's path, which it ignores.
 fn script(lines: &str) -> (TempDir, OsString) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("python");
-    // A file that is written and executed at once may still be open for writing in a child of another test; a renamed one is not.
-    let written = folder.path().join("written");
+    let (written, path) = (folder.path().join("text"), folder.path().join("python"));
     fs::write(&written, format!("#!/bin/sh\n{lines}\n")).unwrap();
-    fs::set_permissions(&written, fs::Permissions::from_mode(0o755)).unwrap();
-    fs::rename(written, &path).unwrap();
+    // By another process: what one of ours may still have open for writing is not executed.
+    let status = Command::new("install").args(["-m", "755"]).args([&written, &path]).status().unwrap();
+    assert!(status.success());
     (folder, path.into())
 }
 
@@ -47,14 +46,8 @@ fn answers(lines: &[&str]) -> (TempDir, OsString) {
     script(&format!("{}\nread -r request\nsleep 100", each.join("\n")))
 }
 
-/// Starts a script. The kernel may refuse a file that another thread's child still has open; that passes.
 fn start(interpreter: &OsString, patience: Duration) -> Result<Peer, String> {
-    loop {
-        match Peer::start_with(interpreter.clone(), Name::Torch, Some(0), patience) {
-            Err(error) if error.contains("Text file busy") => {}
-            other => return other,
-        }
-    }
+    Peer::start_with(interpreter.clone(), Name::Torch, Some(0), patience)
 }
 
 fn is_alive(pid: u32) -> bool {
