@@ -147,7 +147,7 @@ fn results_are_kept_and_drawn() {
     let bytes = kept["counts"][0]["global_bytes"].as_f64().unwrap();
     assert!((12_000.0..12_100.0).contains(&bytes), "{bytes}");
     let drawn = std::fs::read_to_string(plot).unwrap();
-    assert!(drawn.starts_with("<svg") && drawn.matches("<rect").count() == 2, "{drawn}");
+    assert!(drawn.starts_with("<svg") && drawn.matches("class=\"ours\"").count() == 2, "{drawn}");
 
     // Counts are no times.
     let output = bench(&["--from", &json]);

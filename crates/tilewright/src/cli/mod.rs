@@ -8,6 +8,7 @@ mod doctor;
 mod explain;
 mod layout;
 mod machine;
+mod markup;
 mod npy;
 mod product;
 mod shape;

@@ -111,7 +111,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         write_file(path, &json)?;
     }
     if let Some(path) = &options.plot {
-        write_file(path, chart::svg(&results).as_bytes())?;
+        write_file(path, chart::draw(&results).as_bytes())?;
     }
     if let Some(path) = &options.doc {
         let text = fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;

@@ -15,6 +15,7 @@ mod plot;
 mod results;
 mod showcase;
 mod statistics;
+mod svg;
 mod timing;
 
 use std::io::Write;

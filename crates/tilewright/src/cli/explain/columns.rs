@@ -11,6 +11,7 @@ use tilewright::compiler::Build;
 use tilewright::ir::{Func, Loc, Locations, Module, PrintOptions};
 
 use super::super::Failure;
+use super::super::markup::escape;
 
 /// A line of the author's source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,18 +236,18 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 pub(super) fn page(title: &str, columns: &[Column]) -> String {
     let mut body = String::new();
     for row in rows(columns) {
-        let (head, source, span) = (escaped(&row.head), escaped(&row.source), columns.len());
+        let (head, source, span) = (escape(&row.head), escape(&row.source), columns.len());
         let _ = writeln!(
             body,
             "<tr><th colspan=\"{span}\"><small>{head}</small> <code>{source}</code></th></tr>\n<tr>"
         );
         for cell in &row.cells {
-            let _ = writeln!(body, "<td><pre>{}</pre></td>", escaped(&cell.join("\n")));
+            let _ = writeln!(body, "<td><pre>{}</pre></td>", escape(&cell.join("\n")));
         }
         body.push_str("</tr>\n");
     }
     let heads: String = columns.iter().map(|column| format!("<th>{}</th>", column.title)).collect();
-    let title = escaped(title);
+    let title = escape(title);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n\
          <body>\n<h1>{title}</h1>\n<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n</body>\n</html>\n"
@@ -256,10 +257,6 @@ pub(super) fn page(title: &str, columns: &[Column]) -> String {
 const STYLE: &str = "body{font-family:sans-serif}table{border-collapse:collapse}td,th{vertical-align:top;text-align:left;\
     border:1px solid #ccc;padding:.3em .6em}tbody th{background:#eef}thead th{position:sticky;top:0;background:#fff}\
     pre{margin:0;font-size:12px}";
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
 
 #[cfg(test)]
 mod tests {

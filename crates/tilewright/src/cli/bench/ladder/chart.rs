@@ -1,79 +1,78 @@
 //! The picture of the ladder: one bar a step, on a logarithmic scale, since the last is thousands of times as fast as the first.
 
-use std::fmt::Write;
-
+use super::super::svg::{BAR, EDGE, LEFT, LENGTH, PANEL_FOOT, PANEL_HEAD, Svg, TITLE, WIDTH};
 use super::{Results, page};
 
-const LEFT: f64 = 130.0;
-const WIDTH: f64 = 560.0;
-const ROW: f64 = 26.0;
-const TOP: f64 = 46.0;
+/// From one step to the next.
+const PITCH: f64 = 22.0;
 
-/// The picture as SVG, readable on a light and on a dark page.
-pub(super) fn svg(results: &Results) -> String {
-    let bars: Vec<(String, f64)> = match &results.times[..] {
-        [] => {
-            results.counts.iter().map(|row| (format!("{} {}", row.number, row.name), row.at_most)).collect()
-        }
-        times => times.iter().map(|row| (format!("{} {}", row.number, row.name), row.teraflops)).collect(),
-    };
-    let least = bars.iter().map(|bar| bar.1.log10()).fold(f64::INFINITY, f64::min).floor();
-    let most = bars.iter().map(|bar| bar.1.log10()).fold(f64::NEG_INFINITY, f64::max).ceil();
-    let x = |value: f64| LEFT + (value.log10() - least) / (most - least).max(1.0) * WIDTH;
-    #[allow(clippy::cast_precision_loss, reason = "a few bars")]
-    let bottom = TOP + ROW * bars.len() as f64;
-
-    let what = if results.times.is_empty() { "TFLOP/s at most" } else { "TFLOP/s" };
-    let title = format!("{what}, {}, {}", page::extents(results.shape), results.gpu);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <style>\n.ink {{ fill: #1f2328 }} .line {{ stroke: #8c959f; stroke-width: 0.6 }} .bar {{ fill: #2f6fde }}\n\
-         @media (prefers-color-scheme: dark) {{ .ink {{ fill: #e6edf3 }} .bar {{ fill: #6ca0ff }} }}\n</style>\n\
-         <text class=\"ink\" x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">{}</text>\n",
-        LEFT + WIDTH + 70.0,
-        bottom + 14.0,
-        escaped(&title)
-    );
-    let mut decade = least;
-    while decade <= most {
-        let (at, value) = (x(10f64.powf(decade)), 10f64.powf(decade));
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "<line class=\"line\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>"
-        );
-        let _ = writeln!(
-            text,
-            "<text class=\"ink\" x=\"{at:.1}\" y=\"38\" text-anchor=\"middle\" font-size=\"11\">{value}</text>"
-        );
-        decade += 1.0;
-    }
-    let mut y = TOP + 4.0;
-    for (name, value) in &bars {
-        let (end, middle) = (x(*value), y + 13.0);
-        let name = escaped(name);
-        let _ = writeln!(
-            text,
-            "<text class=\"ink\" x=\"{}\" y=\"{middle}\" text-anchor=\"end\">{name}</text>",
-            LEFT - 8.0
-        );
-        let _ = writeln!(
-            text,
-            "<rect class=\"bar\" x=\"{LEFT}\" y=\"{y}\" width=\"{:.1}\" height=\"18\" rx=\"2\"/>",
-            (end - LEFT).max(1.0)
-        );
-        let _ = writeln!(
-            text,
-            "<text class=\"ink\" x=\"{:.1}\" y=\"{middle}\">{}</text>",
-            end + 6.0,
-            page::digits(*value)
-        );
-        y += ROW;
-    }
-    text + "</svg>\n"
+/// A step: its speed, and what stands at the end of its line.
+struct Step {
+    name: String,
+    teraflops: f64,
+    note: String,
 }
 
-/// Names of GPUs and steps contain nothing special, but files that are read may.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+/// What was measured, with the gain over the step before; or what was counted, with what binds.
+fn steps(results: &Results) -> Vec<Step> {
+    let counted = results.counts.iter().map(|row| Step {
+        name: format!("{} {}", row.number, row.name),
+        teraflops: row.at_most,
+        note: row.bound.to_owned(),
+    });
+    let times = &results.times;
+    let measured = times.iter().enumerate().map(|(i, row)| Step {
+        name: format!("{} {}", row.number, row.name),
+        teraflops: row.teraflops,
+        note: match i.checked_sub(1).map(|before| &times[before]) {
+            Some(before) => format!("{:.2}×", before.microseconds / row.microseconds),
+            None => String::new(),
+        },
+    });
+    if times.is_empty() { counted.collect() } else { measured.collect() }
+}
+
+/// The picture as SVG.
+pub(super) fn draw(results: &Results) -> String {
+    let steps = steps(results);
+    let (least, most) = steps.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), step| {
+        let decade = step.teraflops.log10();
+        (least.min(decade.floor()), most.max(decade.ceil()))
+    });
+    let place = |teraflops: f64| (teraflops.log10() - least) / (most - least).max(1.0);
+
+    let (what, notes) = match results.times.is_empty() {
+        true => ("TFLOP/s at most", "what binds"),
+        false => ("TFLOP/s", "gain over the step before"),
+    };
+    let title = format!("A matrix product in steps on {}", results.gpu);
+    let first = TITLE + PANEL_HEAD;
+    #[allow(clippy::cast_precision_loss, reason = "a few steps")]
+    let bottom = first + PITCH * steps.len() as f64;
+    let mut svg = Svg::new(WIDTH, bottom + PANEL_FOOT + EDGE, &title);
+    svg.text(EDGE, 26.0, 15.0, "bold", "start", &title);
+    let facts = format!("{}, {}", page::extents(results.shape), results.date);
+    svg.text(EDGE, 44.0, 11.0, "faint", "start", &facts);
+    svg.text(WIDTH - EDGE, first - 12.0, 10.0, "faint", "end", notes);
+
+    let mut decade = least;
+    while decade <= most {
+        let value = 10f64.powf(decade);
+        let x = LEFT + LENGTH * place(value);
+        svg.line("line", (x, first - 4.0), (x, bottom));
+        svg.text(x, bottom + 14.0, 10.0, "faint", "middle", &value.to_string());
+        decade += 1.0;
+    }
+    svg.text(LEFT, bottom + 28.0, 10.0, "faint", "start", what);
+    let mut y = first;
+    for step in &steps {
+        let foot = y + BAR;
+        svg.text(LEFT - 10.0, foot, 11.0, "", "end", &step.name);
+        svg.bar("ours", y, place(step.teraflops));
+        let speed = format!("{} TFLOP/s", page::digits(step.teraflops));
+        svg.text(LEFT + LENGTH + 100.0, foot, 11.0, "faint", "end", &speed);
+        svg.text(WIDTH - EDGE, foot, 11.0, "bold", "end", &step.note);
+        y += PITCH;
+    }
+    svg.finish()
 }

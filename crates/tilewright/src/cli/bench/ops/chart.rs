@@ -3,8 +3,8 @@
 //! A panel shows one op in one type, by one clock. Its axis is GB/s; of a product TFLOP/s; of calls, calls a millisecond.
 
 use super::super::peer::Name;
-use super::super::plot::{BAR, EDGE, LEFT, LENGTH, PANEL_FOOT, PANEL_HEAD, Svg, TITLE, WIDTH, short, ticks};
 use super::super::results::Results;
+use super::super::svg::{BAR, EDGE, LEFT, LENGTH, PANEL_FOOT, PANEL_HEAD, Svg, TITLE, WIDTH, short, ticks};
 use super::row::Row;
 
 /// From one size to the next: three bars.
