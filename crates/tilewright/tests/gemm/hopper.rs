@@ -175,6 +175,33 @@ fn narrow_and_odd_tiles() {
     run("hopper 64x48x128B c1x1 s2 coop1 m8", product(64, 48, 128, Element::I8));
 }
 
+/// Steps of 32 bytes, the least that the tensor cores multiply: for factors of all types and storages, alone and several of them.
+#[test]
+fn short_steps() {
+    for element in [Element::BF16, Element::F16, Element::TF32, Element::E4M3, Element::I8] {
+        let least = 32 / element.bytes();
+        for k in [16 / element.bytes(), least, 3 * least + 16 / element.bytes()] {
+            run("hopper 64x24x32B c1x1 s3 coop1 m8", product(70, 40, k, element));
+            run("hopper 128x96x32B c1x1 s4 ping2 n8", product(200, 100, k, element));
+        }
+    }
+    for (a, b) in [(RowMajor, RowMajor), (ColumnMajor, ColumnMajor), (ColumnMajor, RowMajor)] {
+        for k in [8, 16, 40] {
+            run(
+                "hopper 128x128x32B c2x1 s2 coop2 m8",
+                stored(product(264, 136, k, Element::BF16), a, b, RowMajor),
+            );
+            run(
+                "hopper 64x48x32B c1x2 s3 coop1 m8",
+                stored(product(72, 104, k, Element::F16), a, b, ColumnMajor),
+            );
+        }
+    }
+    run("hopper 64x16x32B c1x1 s3 coop1 m8 split2", product(64, 16, 64, Element::BF16));
+    run("hopper 64x16x32B c1x1 s3 coop1 m8 joint2 once", product(64, 16, 64, Element::BF16));
+    run_on(&h200(3), "hopper 64x64x32B c1x1 s2 coop1 m8 stream", product(130, 70, 40, Element::BF16));
+}
+
 /// Tiles as wide as extents make them, whose columns go to D in pieces of what divides them.
 #[test]
 fn tiles_that_are_fitted() {
