@@ -11,7 +11,7 @@ use tilewright::device::Recorder;
 use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::tutorial;
 use tilewright::lang::tile::prelude::*;
-use tilewright::ops::{CumulativeSum, Error, OPERATORS, Operator, Rows};
+use tilewright::ops::{CumulativeSum, Error, OPERATORS, Operator, Rows, TopK};
 use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE};
 
 /// Columns at which operators that hold whole rows choose other threads, clusters, or kernels that go through rows in steps: with clusters, and
@@ -183,6 +183,17 @@ fn rows_in_order(recorder: &Recorder) -> Result<(), Failed> {
         let (y, places) = (device.alloc::<bf16>(height * 8)?, device.alloc::<u32>(height * 8)?);
         let program = device.program(&best::stage(rows, columns)?)?;
         program.run(&[&x.view([height, width]), &y.view([height, 8]), &places.view([height, 8])])?;
+    }
+    // Many of a row, by operators: sorted up to 2048 columns.
+    for (columns, k) in [(100, 50), (1000, 1000), (2048, 64), (4096, 64)] {
+        let x = device.alloc::<f32>(64 * columns)?;
+        let (y, places) = (device.alloc::<f32>(64 * k)?, device.alloc::<u32>(64 * k)?);
+        TopK::new(k).run(
+            device,
+            Rows::new(&x, 64, columns),
+            Rows::new(&y, 64, k),
+            Rows::new(&places, 64, k),
+        )?;
     }
     Ok(())
 }

@@ -36,8 +36,8 @@ pub use norm::{
 pub use order::{embedding, permute, transpose};
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};
 pub use reduce::{
-    Kind, arg_of_ranks, arg_rows, arg_steps, cumulative_sum, cumulative_sum_long, reduce_rows, reduce_steps,
-    top_k, top_k_long,
+    FEW, Kind, LONGEST_SORTED, arg_of_ranks, arg_rows, arg_steps, cumulative_sum, cumulative_sum_long,
+    reduce_rows, reduce_steps, top_k, top_k_long, top_k_sorted,
 };
 pub use registry::OPERATORS;
 pub use rotary::{Pairs, rope, rope_positions};

@@ -135,6 +135,12 @@ pub fn arg_of_ranks(ranks: View<u64, 2>, indices: View<u32, 2>, shape: [u32; 2])
     indices.tile([shape[0], 1]).block((i, 0)).store(best.map(column_of));
 }
 
+/// The largest `k` that [`top_k()`] is for: its code is written out for each of them.
+pub const FEW: u32 = 32;
+
+/// Columns of the longest row that [`top_k_sorted()`] is for: ranks of more do not fit into the registers of its threads.
+pub const LONGEST_SORTED: u32 = 2048;
+
 /// The `k` largest numbers of each row, in order, and their columns: the one of the highest rank is taken away `k` times.
 #[kernel]
 pub fn top_k<T: Padded>(
@@ -157,6 +163,25 @@ pub fn top_k<T: Padded>(
         indices.tile([shape[0], 1]).at((i * shape[0], place)).store(chosen);
         left = select(left == first, 0u64, left);
     }
+}
+
+/// The same of many of a row that is not long: all are sorted.
+#[kernel(min_blocks = 1)]
+pub fn top_k_sorted<T: Padded>(
+    x: View<T, 2>,
+    values: View<T, 2>,
+    indices: View<u32, 2>,
+    k: u32,
+    smallest: bool,
+    shape: [u32; 2],
+) {
+    let i = program_id(0);
+    let from = x.tile(shape).block((i, 0));
+    let sorted = ranks(from, x.extent(1), smallest, shape).sort_descending(1);
+    let chosen = sorted.part(1, 0..k).map(column_of);
+    let value = x.points((from.positions(0), chosen)).load();
+    values.tile([shape[0], k]).block((i, 0)).store(value);
+    indices.tile([shape[0], k]).block((i, 0)).store(chosen);
 }
 
 /// The same of rows of any length, one by a program, `width` columns at a time: once through the row for each of the `k`, which is the one of

@@ -12,7 +12,7 @@ use super::{
     rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions, scale_of, softmax,
     softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
     softmax_masked_long, softmax_positions, softmax_positions_long, softmax_to_position, sum_columns, top_k,
-    top_k_long, transpose,
+    top_k_long, top_k_sorted, transpose,
 };
 use crate::Entry;
 
@@ -125,6 +125,9 @@ pub static OPERATORS: &[Entry] = &[
     }),
     entry("arg_of_ranks", "the columns of the highest of 1024 ranks", || arg_of_ranks::stage([1, 1024])),
     entry("top_k", "the 8 largest of rows of 256 f32", || top_k::stage::<f32>(8, false, [4, 256])),
+    entry("top_k_sorted", "the 100 largest of rows of 1000 f32", || {
+        top_k_sorted::stage::<f32>(100, false, [1, 1000])
+    }),
     entry("cumulative_sum", "cumulative sums of rows of 1536 f32", || {
         cumulative_sum::stage::<f32, f32>(false, false, [1, 1536])
     }),

@@ -2,8 +2,11 @@
 //!
 //! Results are in order, the largest first. Of equal numbers the one with the lower index comes first; 0 and -0 are equal; NaN counts as
 //! the largest of all, and as the smallest if the [smallest](TopK::smallest) are wanted. Results are in memory of their own.
+//!
+//! Kernels take up to 32 numbers away from a row one after the other. For more than that, they sort rows of up to 2048 columns, and go through
+//! longer ones once for each number.
 
-use tilewright_kernels::ops as kernels;
+use tilewright_kernels::ops::{self as kernels, FEW, LONGEST_SORTED};
 
 use super::cpu::{Grid, on_cpu, per_row};
 use super::launch::{STEP, key, launch, programs, rows_or_steps};
@@ -68,17 +71,22 @@ impl TopK {
         expect_extents("indices", &indices, (rows, self.k), "k for each row of `x`")?;
         operands.apart("indices", &indices)?;
         if device.kind() != DeviceKind::Cpu {
-            // Ranks are twice as wide as numbers, and each is looked at again and again.
-            let (whole, shape) = rows_or_steps(device, x.extents(), 8);
-            let name = if whole { "top_k" } else { "top_k_long" };
             // k fits: it is no more than the columns.
             let (k, smallest) = (u32::try_from(self.k).unwrap_or(u32::MAX), self.smallest);
+            // Ranks are twice as wide as numbers, and each is looked at again and again.
+            let (whole, rows) = rows_or_steps(device, x.extents(), 8);
+            let (name, shape) = match (whole, k <= FEW, rows[1] <= LONGEST_SORTED) {
+                (true, true, _) => ("top_k", rows),
+                (true, false, true) => ("top_k_sorted", rows),
+                _ => ("top_k_long", [1, STEP]),
+            };
             let key = key(name, &[T::ELEMENT], &[k, smallest.into()], shape);
             let programs = [programs(x.extents(), shape)[0], k.min(1)];
             let arguments: &[&dyn Argument] = &[&x.tensor(), &values.tensor(), &indices.tensor()];
-            return launch(device, &key, programs, arguments, || match whole {
-                true => kernels::top_k::stage::<T>(k, smallest, shape),
-                false => kernels::top_k_long::stage::<T>(k, smallest, STEP),
+            return launch(device, &key, programs, arguments, || match name {
+                "top_k" => kernels::top_k::stage::<T>(k, smallest, shape),
+                "top_k_sorted" => kernels::top_k_sorted::stage::<T>(k, smallest, shape),
+                _ => kernels::top_k_long::stage::<T>(k, smallest, STEP),
             });
         }
         on_cpu(device, |mut host| {

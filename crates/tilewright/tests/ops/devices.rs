@@ -761,3 +761,43 @@ fn indices_of_kernels() {
     assert_eq!(on::<f32>(&machine()), on::<f32>(&Device::cpu()));
     assert_eq!(on::<bf16>(&machine()), on::<bf16>(&Device::cpu()));
 }
+
+/// Many of a row, up to all: sorted, taken away in a loop, and by blocks that share the row.
+#[test]
+fn many_of_a_row_in_order() {
+    fn on<T: Sample + Item>(
+        device: &Device,
+        (rows, columns): (usize, usize),
+        top: TopK,
+        k: usize,
+    ) -> (Vec<u64>, Vec<u32>) {
+        let mut random = Random::new(5);
+        let mut values: Vec<T> =
+            (0..rows * columns).map(|_| T::of(random.below(500) as f64 - 250.0)).collect();
+        values[columns - 1] = T::of(f64::NAN);
+        values[columns / 2] = T::of(f64::NEG_INFINITY);
+        values[columns / 3] = T::of(-0.0);
+        let x = device.upload(&values).unwrap();
+        let kept = device.alloc::<T>(rows * k).unwrap();
+        let places = device.alloc::<u32>(rows * k).unwrap();
+        top.run(device, Rows::new(&x, rows, columns), Rows::new(&kept, rows, k), Rows::new(&places, rows, k))
+            .unwrap();
+        (kept.to_vec().unwrap().into_iter().map(|x| x.value().to_bits()).collect(), places.to_vec().unwrap())
+    }
+    let (machine, cpu) = (machine(), Device::cpu());
+    for (extents, k) in [((9, 40), 33), ((3, 100), 100), ((2, 1000), 256), ((1, 2048), 2000), ((1, 9000), 40)]
+    {
+        for top in [TopK::new(k), TopK::new(k).smallest()] {
+            assert_eq!(
+                on::<f32>(&machine, extents, top, k),
+                on::<f32>(&cpu, extents, top, k),
+                "{extents:?} {top:?}"
+            );
+            assert_eq!(
+                on::<bf16>(&machine, extents, top, k),
+                on::<bf16>(&cpu, extents, top, k),
+                "{extents:?} {top:?}"
+            );
+        }
+    }
+}
