@@ -184,8 +184,8 @@ fn rows_in_order(recorder: &Recorder) -> Result<(), Failed> {
         let program = device.program(&best::stage(rows, columns)?)?;
         program.run(&[&x.view([height, width]), &y.view([height, 8]), &places.view([height, 8])])?;
     }
-    // Many of a row, by operators: sorted up to 2048 columns.
-    for (columns, k) in [(100, 50), (1000, 1000), (2048, 64), (4096, 64)] {
+    // Some of a row, by operators: sorted up to 2048 columns, and in rounds.
+    for (columns, k) in [(100, 50), (1000, 1000), (2048, 64), (4096, 64), (131_072, 8), (131_072, 512)] {
         let x = device.alloc::<f32>(64 * columns)?;
         let (y, places) = (device.alloc::<f32>(64 * k)?, device.alloc::<u32>(64 * k)?);
         TopK::new(k).run(

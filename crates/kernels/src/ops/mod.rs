@@ -14,6 +14,7 @@ mod in_parts;
 mod norm;
 mod order;
 mod quantise;
+mod rank;
 mod reduce;
 mod registry;
 mod rotary;
@@ -35,10 +36,11 @@ pub use norm::{
 };
 pub use order::{embedding, permute, transpose};
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};
-pub use reduce::{
-    FEW, Kind, LONGEST_SORTED, arg_of_ranks, arg_rows, arg_steps, cumulative_sum, cumulative_sum_long,
-    reduce_rows, reduce_steps, top_k, top_k_long, top_k_sorted,
+pub use rank::{
+    FEW, LONGEST_SORTED, arg_of_ranks, arg_rows, arg_steps, top_k, top_k_at_last, top_k_long, top_k_of_parts,
+    top_k_of_ranks, top_k_sorted,
 };
+pub use reduce::{Kind, cumulative_sum, cumulative_sum_long, reduce_rows, reduce_steps};
 pub use registry::OPERATORS;
 pub use rotary::{Pairs, rope, rope_positions};
 pub use tiling::Tiling;

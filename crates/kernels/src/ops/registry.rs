@@ -12,7 +12,7 @@ use super::{
     rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions, scale_of, softmax,
     softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
     softmax_masked_long, softmax_positions, softmax_positions_long, softmax_to_position, sum_columns, top_k,
-    top_k_long, top_k_sorted, transpose,
+    top_k_at_last, top_k_long, top_k_of_parts, top_k_of_ranks, top_k_sorted, transpose,
 };
 use crate::Entry;
 
@@ -127,6 +127,13 @@ pub static OPERATORS: &[Entry] = &[
     entry("top_k", "the 8 largest of rows of 256 f32", || top_k::stage::<f32>(8, false, [4, 256])),
     entry("top_k_sorted", "the 100 largest of rows of 1000 f32", || {
         top_k_sorted::stage::<f32>(100, false, [1, 1000])
+    }),
+    entry("top_k_of_parts", "the ranks of the 50 largest of 2048 bf16 of a long row", || {
+        top_k_of_parts::stage::<bf16>(50, false, 2048)
+    }),
+    entry("top_k_of_ranks", "the 50 highest of 2048 of many ranks", || top_k_of_ranks::stage(50, 2048)),
+    entry("top_k_at_last", "the 50 largest of rows of bf16, of which the highest ranks are known", || {
+        top_k_at_last::stage::<bf16>(50, 128)
     }),
     entry("cumulative_sum", "cumulative sums of rows of 1536 f32", || {
         cumulative_sum::stage::<f32, f32>(false, false, [1, 1536])

@@ -3,8 +3,9 @@
 //! Results are in order, the largest first. Of equal numbers the one with the lower index comes first; 0 and -0 are equal; NaN counts as
 //! the largest of all, and as the smallest if the [smallest](TopK::smallest) are wanted. Results are in memory of their own.
 //!
-//! Kernels take up to 32 numbers away from a row one after the other. For more than that, they sort rows of up to 2048 columns, and go through
-//! longer ones once for each number.
+//! Kernels take up to 32 numbers away from a row one after the other, and sort rows of up to 2048 columns for more. Longer rows are a
+//! tournament: programs find the largest of 2048 columns each, and then of what was found, until one is left. Where more than 512 of a long row are wanted, a program
+//! goes through it once for each.
 
 use tilewright_kernels::ops::{self as kernels, FEW, LONGEST_SORTED};
 
@@ -71,23 +72,7 @@ impl TopK {
         expect_extents("indices", &indices, (rows, self.k), "k for each row of `x`")?;
         operands.apart("indices", &indices)?;
         if device.kind() != DeviceKind::Cpu {
-            // k fits: it is no more than the columns.
-            let (k, smallest) = (u32::try_from(self.k).unwrap_or(u32::MAX), self.smallest);
-            // Ranks are twice as wide as numbers, and each is looked at again and again.
-            let (whole, rows) = rows_or_steps(device, x.extents(), 8);
-            let (name, shape) = match (whole, k <= FEW, rows[1] <= LONGEST_SORTED) {
-                (true, true, _) => ("top_k", rows),
-                (true, false, true) => ("top_k_sorted", rows),
-                _ => ("top_k_long", [1, STEP]),
-            };
-            let key = key(name, &[T::ELEMENT], &[k, smallest.into()], shape);
-            let programs = [programs(x.extents(), shape)[0], k.min(1)];
-            let arguments: &[&dyn Argument] = &[&x.tensor(), &values.tensor(), &indices.tensor()];
-            return launch(device, &key, programs, arguments, || match name {
-                "top_k" => kernels::top_k::stage::<T>(k, smallest, shape),
-                "top_k_sorted" => kernels::top_k_sorted::stage::<T>(k, smallest, shape),
-                _ => kernels::top_k_long::stage::<T>(k, smallest, STEP),
-            });
+            return self.launch(device, &x, &values, &indices);
         }
         on_cpu(device, |mut host| {
             let (elements, numbers) = (host.read(&x)?, host.numbers(&x)?);
@@ -97,6 +82,79 @@ impl TopK {
             let found = all().map(|(row, j)| elements.row(row)[j as usize]).collect();
             host.write(&values, &Grid { values: found, columns: self.k })?;
             host.write(&indices, &Grid { values: all().map(|(_, j)| j).collect(), columns: self.k })
+        })
+    }
+
+    fn launch<T: FloatItem>(
+        &self,
+        device: &Device,
+        x: &Rows<'_, T>,
+        values: &Rows<'_, T>,
+        indices: &Rows<'_, u32>,
+    ) -> Result<(), Error> {
+        // k fits: it is no more than the columns.
+        let (k, smallest) = (u32::try_from(self.k).unwrap_or(u32::MAX), self.smallest);
+        if k == 0 {
+            return Ok(());
+        }
+        // Ranks are twice as wide as numbers, and each is looked at again and again.
+        let (whole, rows) = rows_or_steps(device, x.extents(), 8);
+        let (name, shape) = match (whole, k <= FEW, rows[1] <= LONGEST_SORTED) {
+            (true, true, _) => ("top_k", rows),
+            (true, false, true) => ("top_k_sorted", rows),
+            _ => match tournament(x.extents(), k) {
+                Some(programs) => return self.hold_tournament(device, (k, programs), x, values, indices),
+                None => ("top_k_long", [1, STEP]),
+            },
+        };
+        let key = key(name, &[T::ELEMENT], &[k, smallest.into()], shape);
+        let programs = [programs(x.extents(), shape)[0], 1];
+        let arguments: &[&dyn Argument] = &[&x.tensor(), &values.tensor(), &indices.tensor()];
+        launch(device, &key, programs, arguments, || match name {
+            "top_k" => kernels::top_k::stage::<T>(k, smallest, shape),
+            "top_k_sorted" => kernels::top_k_sorted::stage::<T>(k, smallest, shape),
+            _ => kernels::top_k_long::stage::<T>(k, smallest, STEP),
+        })
+    }
+
+    /// Rounds of programs that each leave `k` of up to [`LONGEST_SORTED`] ranks; the first has so many programs.
+    fn hold_tournament<T: FloatItem>(
+        &self,
+        device: &Device,
+        (k, programs): (u32, u32),
+        x: &Rows<'_, T>,
+        values: &Rows<'_, T>,
+        indices: &Rows<'_, u32>,
+    ) -> Result<(), Error> {
+        let (rows, columns) = x.extents();
+        let (smallest, width) = (self.smallest, LONGEST_SORTED);
+        let mut left = after_round(columns, self.k);
+        let mut ranks = device.temporary::<u64>(rows * left)?;
+        let first = key("top_k_of_parts", &[T::ELEMENT], &[k, smallest.into()], [1, width]);
+        let found = Rows::new(&ranks, rows, left);
+        launch(device, &first, [programs, 1], &[&x.tensor(), &found.tensor()], || {
+            kernels::top_k_of_parts::stage::<T>(k, smallest, width)
+        })?;
+        while left > width as usize {
+            let (before, fewer) = (left, after_round(left, self.k));
+            let next = device.temporary::<u64>(rows * fewer)?;
+            let (from, found) = (Rows::new(&ranks, rows, before), Rows::new(&next, rows, fewer));
+            let round = key("top_k_of_ranks", &[], &[k], [1, width]);
+            // No more than in the round before.
+            let programs = u32::try_from(rows * (fewer / self.k)).unwrap_or(u32::MAX);
+            launch(device, &round, [programs, 1], &[&from.tensor(), &found.tensor()], || {
+                kernels::top_k_of_ranks::stage(k, width)
+            })?;
+            (ranks, left) = (next, fewer);
+        }
+        // No wider than it takes, and of few widths, so that few kernels are compiled.
+        let width = u32::try_from(left.next_power_of_two()).unwrap_or(width);
+        let last = key("top_k_at_last", &[T::ELEMENT], &[k], [1, width]);
+        let ranks = Rows::new(&ranks, rows, left);
+        let arguments: &[&dyn Argument] =
+            &[&x.tensor(), &ranks.tensor(), &values.tensor(), &indices.tensor()];
+        launch(device, &last, [u32::try_from(rows).unwrap_or(u32::MAX), 1], arguments, || {
+            kernels::top_k_at_last::stage::<T>(k, width)
         })
     }
 
@@ -111,4 +169,17 @@ impl TopK {
         all.truncate(self.k);
         all
     }
+}
+
+/// Ranks of a row that a round leaves of so many numbers.
+fn after_round(numbers: usize, k: usize) -> usize {
+    numbers.div_ceil(LONGEST_SORTED as usize) * k
+}
+
+/// Programs of the first round of a tournament; none if it is not worth while, because rounds would leave most of what they get, or if there would be more programs
+/// than a launch can have.
+fn tournament((rows, columns): (usize, usize), k: u32) -> Option<u32> {
+    let programs = rows.checked_mul(columns.div_ceil(LONGEST_SORTED as usize))?;
+    let most = i32::MAX as usize;
+    (k <= LONGEST_SORTED / 4 && programs <= most).then(|| u32::try_from(programs).ok())?
 }

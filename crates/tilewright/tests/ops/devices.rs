@@ -762,7 +762,7 @@ fn indices_of_kernels() {
     assert_eq!(on::<bf16>(&machine()), on::<bf16>(&Device::cpu()));
 }
 
-/// Many of a row, up to all: sorted, taken away in a loop, and by blocks that share the row.
+/// Many of a row, up to all: sorted, found in one round or several by programs that share the row, or taken away in a loop.
 #[test]
 fn many_of_a_row_in_order() {
     fn on<T: Sample + Item>(
@@ -785,8 +785,17 @@ fn many_of_a_row_in_order() {
         (kept.to_vec().unwrap().into_iter().map(|x| x.value().to_bits()).collect(), places.to_vec().unwrap())
     }
     let (machine, cpu) = (machine(), Device::cpu());
-    for (extents, k) in [((9, 40), 33), ((3, 100), 100), ((2, 1000), 256), ((1, 2048), 2000), ((1, 9000), 40)]
-    {
+    for (extents, k) in [
+        ((9, 40), 33),
+        ((3, 100), 100),
+        ((2, 1000), 256),
+        ((1, 2048), 2000),
+        ((3, 9000), 40),
+        ((2, 4100), 512),
+        ((2, 33_000), 5),
+        ((2, 33_000), 200),
+        ((1, 2100), 513),
+    ] {
         for top in [TopK::new(k), TopK::new(k).smallest()] {
             assert_eq!(
                 on::<f32>(&machine, extents, top, k),
