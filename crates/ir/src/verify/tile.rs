@@ -39,6 +39,7 @@ fn is_uniform(data: &OpData) -> bool {
         | Opcode::BulkPrefetch
         | Opcode::GridWait
         | Opcode::GridLaunch
+        | Opcode::Fence
         | Opcode::Assert => true,
         code => info.is_pure() || carries(code),
     }

@@ -48,6 +48,7 @@
 //! | `x.partition(extents)`, `x.partition_grouped(extents, group)` | the box that is this program's own, by which the host knows the grid |
 //! | `x.load_scalar(position)`, `x.store_scalar(position, value)` | one element; zero and dropped outside |
 //! | `x.points((rows, columns))`, `pointer.points(distances)`, `.only(mask)`, then `.load()`, `.store(tile)`, `.atomic_add(tile)`, `.atomic_cas(expected, tile)` | gather, scatter, atomics |
+//! | [`fence`](crate::fence)`(Order::AcqRel, Scope::Gpu)` | orders what the program did to memory with what it does next, as others see it |
 //! | [`assert_with`](crate::assert_with)`(condition, message)` | stops all programs with an error unless it holds |
 //! | [`program_id`], [`num_programs`], [`swizzle2d`] | which program this is |
 //! | [`philox`], [`uniform`] | random numbers by position |
@@ -94,7 +95,8 @@ pub mod prelude {
     };
     pub use crate::prelude::{
         Argument, Cache, Carry, Combine, E2m1, E4m3, E5m2, Element, Error, Evict, Float, Global, Integer,
-        Kernel, Logic, Number, Operand, Round, StagedRange, Tf32, Ue8m0, Val, Widen, Word, assert_with, bf16,
-        device, div_ceil, f16, grid_launch_dependents, grid_wait, kernel, max, min, select, unroll, val,
+        Kernel, Logic, Number, Operand, Order, Round, Scope, StagedRange, Tf32, Ue8m0, Val, Widen, Word,
+        assert_with, bf16, device, div_ceil, f16, fence, grid_launch_dependents, grid_wait, kernel, max, min,
+        select, unroll, val,
     };
 }

@@ -54,6 +54,7 @@ pub(super) fn handles(code: Opcode) -> bool {
             | O::BulkPrefetch
             | O::GridWait
             | O::GridLaunch
+            | O::Fence
             | O::Splat
             | O::Iota
             | O::Broadcast
@@ -174,7 +175,8 @@ impl Machine<'_, '_, '_> {
                     return Err(InterpError::Stopped { site: self.site(data), message }.into());
                 }
             }
-            Opcode::BulkPrefetch | Opcode::GridWait | Opcode::GridLaunch => {}
+            // Programs run one after another where they change what others read, and see all that was done before.
+            Opcode::BulkPrefetch | Opcode::GridWait | Opcode::GridLaunch | Opcode::Fence => {}
             Opcode::Load | Opcode::LoadIf => self.load(data)?,
             Opcode::TileLoad => self.tile_load(data)?,
             Opcode::TileStore => self.tile_store(data)?,

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use tilewright_ir::{Align, Bytes, Element, Flags, Loc, Opcode, Space, Type, Value};
+use tilewright_ir::{Align, Bytes, Element, Flags, Loc, OpData, Opcode, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
@@ -269,9 +269,22 @@ impl Lowering<'_> {
     /// Says that global memory is about to be read or written: what a program stores it must see when it loads, though other threads did it.
     pub(super) fn touch_global(&mut self, access: Touched) {
         if self.scratch.global.iter().any(|before| before.meets(&access)) {
-            if self.team().blocks == 1 { self.block_barrier() } else { self.cluster_barrier() }
+            self.meet();
         }
         self.scratch.global.push(access);
+    }
+
+    /// Orders what the program did before with what it does after, as seen by other programs: threads meet on both sides of their fences, so
+    /// that each of them speaks for all.
+    pub(super) fn fence(&mut self, data: &OpData) {
+        self.meet();
+        self.copy(data);
+        self.meet();
+    }
+
+    /// All threads of the program wait for each other.
+    fn meet(&mut self) {
+        if self.team().blocks == 1 { self.block_barrier() } else { self.cluster_barrier() }
     }
 
     pub(super) fn further(&mut self, pointer: Value, distance: u32) -> Value {

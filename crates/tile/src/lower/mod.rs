@@ -527,6 +527,7 @@ impl Lowering<'_> {
             Opcode::Scatter => self.scatter(data),
             Opcode::TileAtomic | Opcode::TileAtomicCas => self.atomic(data),
             Opcode::BulkPrefetch => self.prefetch(data),
+            Opcode::Fence => self.fence(data),
             Opcode::For => self.for_loop(data)?,
             Opcode::While => self.while_loop(data)?,
             Opcode::If => self.branch(data)?,
