@@ -261,7 +261,7 @@ impl Gen {
     }
 
     /// Distances below `count` made from a tile, with a mask; what is masked out is far away.
-    fn distances(&mut self, from: Tile, count: u32, element: Element, before: u32) -> [Tile; 2] {
+    pub(super) fn distances(&mut self, from: Tile, count: u32, element: Element, before: u32) -> [Tile; 2] {
         let from = self.converted(from, Element::U32);
         let results = self.map(&[from], &[element, Element::Bool], |body, args| {
             let at = tilewright_ir::Loc::NONE;

@@ -62,6 +62,7 @@ pub(super) fn handles(code: Opcode) -> bool {
             | O::Transpose
             | O::Cat
             | O::Part
+            | O::Take
             | O::Item
             | O::Map
             | O::TileReduce
@@ -202,6 +203,7 @@ impl Machine<'_, '_, '_> {
             | Opcode::Transpose
             | Opcode::Cat
             | Opcode::Part
+            | Opcode::Take
             | Opcode::Item
             | Opcode::Dot => {
                 let column = self.move_elements(data)?;
@@ -410,6 +412,10 @@ impl Machine<'_, '_, '_> {
                 let start = data.get::<Index>().map_or(0, |Index(start)| start as usize);
                 let (_, count, _) = shape::around(to, axis);
                 shape::part(first.words(), from(0)?, axis, start, count)
+            }
+            Opcode::Take => {
+                let indices = self.get(data.operands[1]);
+                shape::take(first.words(), from(0)?, indices.words(), axis)
             }
             _ => self.dot(data)?,
         };

@@ -376,16 +376,30 @@ impl Lowering<'_> {
         places: &[Value],
         element: Element,
     ) -> Tile {
+        self.pick_up_where(to, base, piece, places, &[], element)
+    }
+
+    /// The same where conditions hold, if there are any, and zeros elsewhere.
+    pub(super) fn pick_up_where(
+        &mut self,
+        to: &Rc<Layout>,
+        base: Value,
+        piece: &Range<u32>,
+        places: &[Value],
+        conditions: &[Value],
+        element: Element,
+    ) -> Tile {
         if self.team().blocks > 1 {
             self.cluster_barrier();
         }
         self.touch(piece, false);
         let zero = self.constant(Type::Scalar(element), 0);
-        let each = places.iter().zip(to.offsets());
+        let each = places.iter().zip(to.offsets()).enumerate();
         let registers = each
-            .map(|(&place, offset)| {
+            .map(|(i, (&place, offset))| {
                 let address = self.value(Opcode::PtrAdd, [base, place], [], SHARED);
-                match self.is_inside(to, &offset) {
+                let inside = self.is_inside(to, &offset);
+                match self.both(conditions.get(i).copied(), inside) {
                     None => self.value(Opcode::Load, [address], [], Type::Scalar(element)),
                     Some(inside) => {
                         self.value(Opcode::LoadIf, [address, inside, zero], [], Type::Scalar(element))

@@ -514,6 +514,7 @@ impl Lowering<'_> {
             Opcode::Transpose => self.transpose(data),
             Opcode::Cat => self.cat(data),
             Opcode::Part => self.part(data),
+            Opcode::Take => self.take(data),
             Opcode::Item => self.item(data),
             Opcode::Map => self.map(data),
             Opcode::TileReduce => self.reduce(data),
