@@ -122,6 +122,7 @@ pub fn cluster_wait() {
 ///             sum += parts.tile([1, columns]).at((program, 0)).load();
 ///         }
 ///         out.tile([columns]).at(0).store(sum.squeeze(0));
+///         let _ = done.points(0).atomic_exchange(0); // for the next launch
 ///     }
 /// }
 /// assert!(column_sums::stage(16, 128)?.ir().contains("fence"));
