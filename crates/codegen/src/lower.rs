@@ -128,6 +128,7 @@ impl Emitter<'_> {
             | Ir::Reshape
             | Ir::Transpose
             | Ir::Cat
+            | Ir::Take
             | Ir::Part
             | Ir::Item => Err(self.of_tiles()),
             Ir::Map | Ir::TileReduce | Ir::TileScan | Ir::Dot => Err(self.of_tiles()),

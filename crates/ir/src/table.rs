@@ -724,6 +724,9 @@ ops! {
     Cat "cat" (Tile, Tile) -> (Given) [+Axis] Program, pure;
     /// The elements of a tile from an index on along an axis.
     Part "part" (Tile) -> (Given) [+Axis, +Index] Program, pure;
+    /// The elements of a tile at indices along an axis, zero where there is none: the tile, and indices with the extents of the result, which are
+    /// those of the tile along all other axes.
+    Take "take" (Tile, TileOf(Element::U32)) -> (Given) [+Axis] Program, pure;
     /// The only element of a tile.
     Item "item" (Tile) -> (Given) [] Program, pure;
     /// Elements computed from the elements at the same position. The region takes one of each tile and yields one of each result; it sees

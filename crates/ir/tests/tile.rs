@@ -55,6 +55,8 @@ fn what_is_right_passes() {
         "%1 = reshape %x : tile<2x2x8xf32>",
         "%1 = cat %x, %x axis(0) : tile<8x8xf32>",
         "%1 = part %x axis(1) index(6) : tile<4x2xf32>",
+        "%1 = iota axis(0) : tile<4x3xu32>
+         %2 = take %x, %1 axis(1) : tile<4x3xf32>",
         "%1 = part %x axis(1) index(7) : tile<4x1xf32>
          %2 = broadcast %1 : tile<4x8xf32>",
         "%1 = part %x axis(1) index(7) : tile<4x1xf32>
@@ -107,6 +109,16 @@ fn what_is_wrong_is_named() {
         (
             "%1 = part %x axis(1) index(7) : tile<4x2xf32>",
             "`part` of tile<4x8xf32> does not give tile<4x2xf32>",
+        ),
+        (
+            "%1 = iota axis(0) : tile<4x3xu32>
+             %2 = take %x, %1 axis(0) : tile<4x3xf32>",
+            "`take` of tile<4x8xf32>, tile<4x3xu32> does not give tile<4x3xf32>",
+        ),
+        (
+            "%1 = iota axis(0) : tile<4x3xu32>
+             %2 = take %x, %1 axis(1) : tile<4x8xf32>",
+            "`take` of tile<4x8xf32>, tile<4x3xu32> does not give tile<4x8xf32>",
         ),
         ("%1 = item %x : f32", "`item` of tile<4x8xf32> does not give f32"),
         (

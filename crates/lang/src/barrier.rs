@@ -101,6 +101,33 @@ pub fn cluster_wait() {
 }
 
 /// Orders this thread's accesses to memory: those before with those after, as seen by the threads of `scope`.
+///
+/// In a kernel on tiles it orders those of the whole program, which its threads wait for each other for. With an atomic, itself ordered with
+/// nothing, it lets programs hand memory to each other: who gives fences before the atomic, who takes fences after it.
+///
+/// ```
+/// use tilewright_lang::tile::prelude::*;
+///
+/// /// The sum of each column: programs add up to `rows` rows each, and the last of them to be done adds up what all have left.
+/// #[kernel]
+/// fn column_sums(x: View<f32, 2>, parts: View<f32, 2>, done: View<u32, 1>, out: View<f32, 1>, rows: u32, columns: u32) {
+///     let own = x.tile([rows, columns]).block((program_id(0), 0)).load();
+///     parts.tile([1, columns]).at((program_id(0), 0)).store(own.sum(0));
+///     fence(Order::AcqRel, Scope::Gpu);
+///     let before = done.points(0).atomic_add(1).item();
+///     if before == num_programs(0) - 1 {
+///         fence(Order::AcqRel, Scope::Gpu);
+///         let mut sum = Tile::<f32>::zeros([1, columns]);
+///         for program in 0..num_programs(0) {
+///             sum += parts.tile([1, columns]).at((program, 0)).load();
+///         }
+///         out.tile([columns]).at(0).store(sum.squeeze(0));
+///         let _ = done.points(0).atomic_exchange(0); // for the next launch
+///     }
+/// }
+/// assert!(column_sums::stage(16, 128)?.ir().contains("fence"));
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
 #[track_caller]
 pub fn fence(order: Order, scope: Scope) {
     trace::effect(Opcode::Fence, [], [order.into(), scope.into()]);

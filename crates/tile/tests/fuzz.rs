@@ -25,7 +25,7 @@ fn cases_are_valid_and_run() {
     for row in table::TABLE.iter().filter(|row| row.group == Group::Program) {
         assert!(used.contains(&row.code), "no case has `{}`", row.mnemonic);
     }
-    for code in [Opcode::For, Opcode::While, Opcode::If, Opcode::Load] {
+    for code in [Opcode::For, Opcode::While, Opcode::If, Opcode::Load, Opcode::Fence] {
         assert!(used.contains(&code), "no case has {code:?}");
     }
 }

@@ -39,6 +39,7 @@ fn is_uniform(data: &OpData) -> bool {
         | Opcode::BulkPrefetch
         | Opcode::GridWait
         | Opcode::GridLaunch
+        | Opcode::Fence
         | Opcode::Assert => true,
         code => info.is_pure() || carries(code),
     }
@@ -103,6 +104,15 @@ impl Verifier<'_> {
                     && from.and_then(Type::shape).zip(to).is_some_and(|(a, b)| transposed(data, a) == Some(b))
             }
             Opcode::Cat | Opcode::Part => same_element && self.pieces(data, types, to),
+            Opcode::Take => {
+                let others = |a: Shape, b: Shape| {
+                    axis(data, a).and_then(|at| b.extents().get(at).and_then(|&n| a.with(at, n)))
+                };
+                let indices = types.get(1).copied().and_then(Type::shape);
+                same_element
+                    && indices == to
+                    && from.and_then(Type::shape).zip(to).is_some_and(|(a, b)| others(a, b) == Some(b))
+            }
             Opcode::Item => {
                 from.and_then(Type::shape).is_some_and(|s| s.elements() == 1)
                     && matches!(result, Some(Type::Scalar(_)))

@@ -39,18 +39,20 @@
 //! | `a + b`, `-a`, `a < b`, `a & b`, `a << 2u32` | element by element; tiles, `Val`s and constants mix |
 //! | `a.exp()`, `a.maximum(b)`, `a.cast::<bf16>()`, [`select`](crate::select)`(c, a, b)` | likewise |
 //! | `a.map(\|x\| ..)`, `(a, b).map(\|(x, y)\| ..)` | any code on [`Val`](crate::Val)s, `if` and loops included, for each element ([`Tiles`]) |
-//! | `a.sum(1)`, `a.max(-1)`, `a.argmax(0)`, `a.sum_all()` | reductions; the axis stays, with extent 1 |
+//! | `a.sum(1)`, `a.max(-1)`, `a.argmax(0)`, `a.sum_all()`, `a.bit_xor(0)` | reductions; the axis stays, with extent 1 |
 //! | `a.reduce(1, \|x, y\| ..)`, `(a, i).reduce(..)`, `a.scan(..)`, `a.cumsum(0)` | with a function of one's own; running ones |
 //! | `a.sort(1)`, `a.argsort(1)`, `a.sort_with_places(1)`, `a.top_k(8, 1)`, `a.sort_descending(1)` | in order ([`Sorted`]) |
-//! | `reshape`, `transpose`, `permute`, `broadcast_to`, `squeeze`, `unsqueeze`, `cat`, `join`, `split`, `halves`, `part`, `item` | shapes |
+//! | `a.histogram(256)` | how often each number occurs |
+//! | `reshape`, `transpose`, `permute`, `broadcast_to`, `squeeze`, `unsqueeze`, `cat`, `join`, `split`, `halves`, `interleave`, `part`, `take`, `flip`, `item` | shapes |
 //! | [`dot`]`(a, b, acc)`, [`dot_tf32`] | matrix product |
 //! | `x.tile(extents).at(position)`, `.block(index)`, then `.load()`, `.load_or(pad)`, `.store(tile)`, `.prefetch()` | boxes of a tensor |
 //! | `x.partition(extents)`, `x.partition_grouped(extents, group)` | the box that is this program's own, by which the host knows the grid |
 //! | `x.load_scalar(position)`, `x.store_scalar(position, value)` | one element; zero and dropped outside |
 //! | `x.points((rows, columns))`, `pointer.points(distances)`, `.only(mask)`, then `.load()`, `.store(tile)`, `.atomic_add(tile)`, `.atomic_cas(expected, tile)` | gather, scatter, atomics |
+//! | [`fence`](crate::fence)`(Order::AcqRel, Scope::Gpu)` | orders what the program did to memory with what it does next, as others see it |
 //! | [`assert_with`](crate::assert_with)`(condition, message)` | stops all programs with an error unless it holds |
 //! | [`program_id`], [`num_programs`], [`swizzle2d`] | which program this is |
-//! | [`philox`], [`uniform`] | random numbers by position |
+//! | [`philox`], [`uniform`], [`normal`] | random numbers by position |
 //!
 //! Axes are numbers that may count from the end, as in `x.sum(-1)`. Shapes are decided while staging: a tile that does not fit is
 //! reported with the line that uses it, together with all other mistakes of the kernel.
@@ -78,7 +80,7 @@ pub use elementwise::{Elements, Tiles};
 pub use points::{Distance, Points, TileIndex, TilePosition};
 pub use position::{Position, TileCoordinate};
 pub use program::{grouped_order, num_programs, program_id, swizzle2d};
-pub use random::{RandomOffset, philox, philox4, philox4x32, uniform, uniform4};
+pub use random::{RandomOffset, normal, normal4, philox, philox4, philox4x32, uniform, uniform4};
 pub use sort::Sorted;
 pub use value::{Extents, Tile, TileOperand, arange};
 pub use view::{Place, TileRef, View};
@@ -90,11 +92,13 @@ pub mod prelude {
     pub use super::{
         Distance, Elements, Extents, Factor, Place, Points, Position, RandomOffset, Sorted, Tile,
         TileCoordinate, TileIndex, TileOperand, TilePosition, TileRef, Tiles, View, arange, dot, dot_tf32,
-        grouped_order, num_programs, philox, philox4, philox4x32, program_id, swizzle2d, uniform, uniform4,
+        grouped_order, normal, normal4, num_programs, philox, philox4, philox4x32, program_id, swizzle2d,
+        uniform, uniform4,
     };
     pub use crate::prelude::{
         Argument, Cache, Carry, Combine, E2m1, E4m3, E5m2, Element, Error, Evict, Float, Global, Integer,
-        Kernel, Logic, Number, Operand, Round, StagedRange, Tf32, Ue8m0, Val, Widen, Word, assert_with, bf16,
-        device, div_ceil, f16, grid_launch_dependents, grid_wait, kernel, max, min, select, unroll, val,
+        Kernel, Logic, Number, Operand, Order, Round, Scope, StagedRange, Tf32, Ue8m0, Val, Widen, Word,
+        assert_with, bf16, device, div_ceil, f16, fence, grid_launch_dependents, grid_wait, kernel, max, min,
+        select, unroll, val,
     };
 }

@@ -343,7 +343,7 @@ impl<T: Element> Points<T> {
     }
 
     /// Combines elements into memory, each in one step, and gives the values from before; where nothing was done, the elements
-    /// themselves. Ordered with nothing.
+    /// themselves. Ordered with nothing: where it says that other memory is ready or free, [`fence`](crate::fence) goes before or after it.
     ///
     /// Elements are integers of 32 or 64 bits, for [`Combine::Add`] also f16, bf16, f32 and f64, for [`Combine::Min`], [`Combine::Max`] and
     /// [`Combine::Exchange`] also f32 and f64.

@@ -126,6 +126,52 @@ pub fn uniform<T: RandomOffset>(seed: impl Operand<u64>, positions: Tile<T>) -> 
     positions.map(|p| unit(words(p, key)[0]))
 }
 
+/// A normally distributed random number, of mean 0 and variance 1, for each position: of the first two words of [`philox4`].
+///
+/// ```
+/// use tilewright_lang::tile::prelude::*;
+/// #[kernel]
+/// fn noisy(x: View<f32, 1>, seed: Val<u64>, deviation: Val<f32>) {
+///     let own = x.partition([1024]);
+///     own.store(own.load() + normal(seed, own.positions(0).cast::<u32>()) * deviation);
+/// }
+/// noisy::stage()?;
+/// # Ok::<(), tilewright_lang::Error>(())
+/// ```
+#[must_use]
+#[track_caller]
+pub fn normal<T: RandomOffset>(seed: impl Operand<u64>, positions: Tile<T>) -> Tile<f32> {
+    trace::here();
+    let key = key(seed);
+    positions.map(|p| {
+        let [a, b, ..] = words(p, key);
+        normals(a, b)[0]
+    })
+}
+
+/// Four normally distributed random numbers for each position.
+#[must_use]
+#[track_caller]
+pub fn normal4<T: RandomOffset>(seed: impl Operand<u64>, positions: Tile<T>) -> [Tile<f32>; 4] {
+    trace::here();
+    let key = key(seed);
+    positions.map(|p| {
+        let [a, b, c, d] = words(p, key);
+        let ([a, b], [c, d]) = (normals(a, b), normals(c, d));
+        [a, b, c, d]
+    })
+}
+
+/// Two normally distributed numbers of two words, by Box and Muller: how far, and in which direction.
+#[track_caller]
+fn normals(far: Val<u32>, direction: Val<u32>) -> [Val<f32>; 2] {
+    // Above 0, up to 1: 0 has no logarithm.
+    let far = (unit(far) + 2f32.powi(-24)).log() * -2.0;
+    let (sin, cos) = (unit(direction) * std::f32::consts::TAU).sin_cos();
+    let far = far.sqrt();
+    [far * cos, far * sin]
+}
+
 /// Four random numbers from 0 up to 1 for each position.
 #[must_use]
 #[track_caller]

@@ -10,7 +10,7 @@ use tilewright_ir::{Flags, Opcode, Type, Value};
 
 use super::elementwise::{Elements, Tiles, extreme};
 use super::value::{Tile, axis_attr, axis_of, common_shape, grown};
-use crate::element::{Element, Number};
+use crate::element::{Element, Logic, Number};
 use crate::stage::compare;
 use crate::trace;
 use crate::value::{Val, select};
@@ -119,6 +119,15 @@ reductions! { [] bool:
     any, any_all = |a, b| a | b;
     /// Whether all along an axis hold.
     all, all_all = |a, b| a & b;
+}
+
+reductions! { [T: Logic] T:
+    /// The bits that all along an axis have.
+    bit_and, bit_and_all = |a, b| a & b;
+    /// The bits that some along an axis have.
+    bit_or, bit_or_all = |a, b| a | b;
+    /// The bits that an odd number along an axis have.
+    bit_xor, bit_xor_all = |a, b| a ^ b;
 }
 
 /// Whether `b` is beyond `a`; for floats NaN is beyond all numbers.

@@ -4,9 +4,11 @@ use std::ops::Range;
 
 use tilewright_ir::{Axes, Index, Opcode, Shape};
 
+use super::elementwise::Tiles;
 use super::value::{Extents, Tile, axis_attr, axis_of, grown, shape_of};
 use crate::element::Element;
 use crate::trace;
+use crate::value::Val;
 
 impl<T: Element> Tile<T> {
     /// The same elements in row-major order, with other extents.
@@ -164,6 +166,76 @@ impl<T: Element> Tile<T> {
             return (self, self);
         }
         (self.part(axis, 0..extent / 2), self.part(axis, extent / 2..extent))
+    }
+
+    /// The elements at indices along an axis, zero where there is none. Along all other axes the indices have the extents of this tile, or 1. Of a tile of
+    /// one dimension, a table, they may have any shape.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    ///
+    /// /// Weights of 4 bits, two in a byte, each the number of a value in a table of 16.
+    /// #[kernel]
+    /// fn decode(codes: View<u8, 2>, table: View<f32, 1>, out: View<f32, 2>) {
+    ///     let codes = codes.partition([16, 64]).load().cast::<u32>();
+    ///     let codes = (codes & 15u32).interleave(codes >> 4u32); // 16x128
+    ///     out.partition([16, 128]).store(table.tile([16]).at(0).load().take(codes, 0));
+    /// }
+    ///
+    /// /// Each row of x in the order of another one of keys.
+    /// #[kernel]
+    /// fn ordered(keys: View<i32, 2>, x: View<f32, 2>) {
+    ///     let order = keys.partition([1, 128]).load().argsort(1);
+    ///     x.partition([1, 128]).store(x.partition([1, 128]).load().take(order, 1));
+    /// }
+    /// decode::stage()?;
+    /// ordered::stage()?;
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn take(self, indices: Tile<u32>, axis: i32) -> Tile<T> {
+        trace::here();
+        let (from, of) = (self.shape(), indices.shape());
+        let Some(at) = axis_of(axis, from.rank()) else { return self };
+        if from.rank() == 1 && of.rank() > 1 {
+            return self.take(indices.reshape([of.elements()]), 0).reshape(of);
+        }
+        let along = of.extents().get(at).copied().unwrap_or(1);
+        let to = from.with(at, along);
+        let Some(to) = to.filter(|to| of.rank() == from.rank() && of.broadcast(to) == Some(*to)) else {
+            trace::error(format!(
+                "elements of a tile of {from} at indices of {of} along axis {axis}; expected as many axes, and equal extents or 1 along all others"
+            ));
+            return self;
+        };
+        let operands = [self.id, grown(indices.id, to)];
+        Tile::of(trace::value(Opcode::Take, operands, [axis_attr(at).into()], Tile::<T>::ty(to)))
+    }
+
+    /// The elements from the last to the first along an axis.
+    #[must_use]
+    #[track_caller]
+    pub fn flip(self, axis: i32) -> Tile<T> {
+        trace::here();
+        let shape = self.shape();
+        let Some(at) = axis_of(axis, shape.rank()) else { return self };
+        let last = shape.extents()[at] - 1;
+        let places = Tile::iota(axis, shape);
+        self.take(places.map(|place| Val::<u32>::of(trace::u32_const(last)) - place), axis)
+    }
+
+    /// The elements of two tiles by turns along the last axis, which becomes twice as long.
+    #[must_use]
+    #[track_caller]
+    pub fn interleave(self, other: Tile<T>) -> Tile<T> {
+        trace::here();
+        let mut extents = self.shape().extents().to_vec();
+        if let Some(last) = extents.last_mut() {
+            *last = last.saturating_mul(2);
+        }
+        let joined = self.join(other);
+        if self.shape() == other.shape() { joined.reshape(&extents[..]) } else { self }
     }
 
     /// The elements of a range along an axis.

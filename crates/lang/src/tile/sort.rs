@@ -10,7 +10,7 @@
 use tilewright_ir::Cmp;
 
 use super::elementwise::Tiles;
-use super::value::{Tile, axis_of};
+use super::value::{Tile, arange, axis_of};
 use crate::element::{E4m3, E5m2, Element, Integer, Logic};
 use crate::stage::compare;
 use crate::trace;
@@ -205,6 +205,46 @@ impl<T: Sorted<Key = u32>> Tile<T> {
         trace::here();
         let (elements, places) = self.sort_descending_with_places(axis);
         (elements.part(axis, 0..k), places.part(axis, 0..k))
+    }
+}
+
+impl Tile<u32> {
+    /// How many elements are 0, 1, and so on up to `bins - 1`, in one dimension. Others are not counted: what is to be left out can be
+    /// `u32::MAX`.
+    ///
+    /// ```
+    /// use tilewright_lang::tile::prelude::*;
+    ///
+    /// /// How often each digit of 4 bits occurs in 1024 numbers, a row for each program.
+    /// #[kernel]
+    /// fn digits(x: View<u32, 1>, counts: View<u32, 2>, shift: u32) {
+    ///     let x = x.tile([1024]).block(program_id(0)).load();
+    ///     counts.partition([1, 16]).store(((x >> shift) & 15u32).histogram(16).unsqueeze(0));
+    /// }
+    /// digits::stage(8)?;
+    /// # Ok::<(), tilewright_lang::Error>(())
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn histogram(self, bins: u32) -> Tile<u32> {
+        trace::here();
+        let n = self.shape().elements();
+        let Some(bounds) = bins.checked_add(1).filter(|_| bins > 0) else {
+            trace::error(format!("a histogram of {bins} bins; expected at least 1"));
+            return self;
+        };
+        let sorted = self.reshape([n]).sort(0);
+        // How many are below each number, by halving.
+        let number = arange(bounds);
+        let mut below = Tile::<u32>::zeros([bounds]);
+        for step in (0..=n.ilog2()).rev().map(|bit| 1 << bit) {
+            let last = below + (step - 1);
+            below = (below, last, sorted.take(last, 0), number).map(|(below, last, found, number)| {
+                let more = compare(last, n, Cmp::Lt) & compare(found, number, Cmp::Lt);
+                select(more, below + step, below)
+            });
+        }
+        below.part(0, 1..bounds) - below.part(0, 0..bins)
     }
 }
 

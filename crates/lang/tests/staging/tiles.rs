@@ -154,6 +154,7 @@ fn shapes(x: View<f32, 2>, y: View<f32, 3>) {
     place.store(odd.join(even).reshape([4, 8]));
     let (left, right) = x.halves(1);
     place.store(right.cat(left, 1).transpose().permute([-1, 0]));
+    place.store(x.flip(1));
     let three = x.unsqueeze(0).squeeze(0).unsqueeze(-1);
     y.tile([4, 8, 1]).at((0, 0, 0)).store(three.transpose().transpose());
 }

@@ -2,7 +2,9 @@
 //!
 //! Every store has a buffer of its own, in which each program has a part to itself; atomics may meet, if their sum does not tell the order.
 
-use tilewright_ir::{Axis, Combine, Constant, Element, Opcode, Shape, Space, Type, Value, canonical};
+use tilewright_ir::{
+    Axis, Combine, Constant, Element, Opcode, Order, Scope, Shape, Space, Type, Value, canonical,
+};
 
 use super::element::{ELEMENTS, sample, small};
 use super::program::{Gen, Tile};
@@ -259,7 +261,7 @@ impl Gen {
     }
 
     /// Distances below `count` made from a tile, with a mask; what is masked out is far away.
-    fn distances(&mut self, from: Tile, count: u32, element: Element, before: u32) -> [Tile; 2] {
+    pub(super) fn distances(&mut self, from: Tile, count: u32, element: Element, before: u32) -> [Tile; 2] {
         let from = self.converted(from, Element::U32);
         let results = self.map(&[from], &[element, Element::Bool], |body, args| {
             let at = tilewright_ir::Loc::NONE;
@@ -353,7 +355,12 @@ impl Gen {
         self.b.push(Opcode::Scatter, operands, [], [], tilewright_ir::Loc::NONE);
     }
 
+    /// An atomic, now and then after a fence.
     pub(super) fn atomic(&mut self) {
+        if self.random.once_in(4) {
+            let attrs = [Order::AcqRel.into(), Scope::Gpu.into()];
+            self.b.push(Opcode::Fence, [], attrs, [], tilewright_ir::Loc::NONE);
+        }
         let from = self.exact();
         let element = self.random.pick(&[Element::I32, Element::U32, Element::I64, Element::F32]);
         let exclusive = !element.is_float() && self.random.once_in(3);

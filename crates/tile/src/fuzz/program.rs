@@ -471,7 +471,7 @@ impl Gen {
         let extents = tile.shape.extents().to_vec();
         let axis = self.random.index(extents.len());
         let at = Axis(u8::try_from(axis).unwrap_or(0));
-        match self.random.below(6) {
+        match self.random.below(7) {
             0 => {
                 let mut axes: Vec<u8> = (0..).take(extents.len()).collect();
                 for i in (1..axes.len()).rev() {
@@ -504,6 +504,7 @@ impl Gen {
             3 => {
                 self.part(tile, axis, None);
             }
+            4 => self.take(tile, axis),
             _ => {
                 // Down to one along an axis, and up again.
                 let one = if extents[axis] == 1 { tile } else { self.part(tile, axis, Some(1)) };
@@ -529,6 +530,22 @@ impl Gen {
         let at = Axis(u8::try_from(axis).unwrap_or(0));
         let to = Tile { shape: shape(&extents), ..tile };
         self.tile(Opcode::Part, &[tile.value], &[at.into(), Index(start).into()], to)
+    }
+
+    /// Elements at indices along an axis, of which some are outside.
+    fn take(&mut self, tile: Tile, axis: usize) {
+        let mut extents = tile.shape.extents().to_vec();
+        let room = self.limit / (tile.shape.elements() / extents[axis]);
+        extents[axis] = 1 + self.random.below(room.clamp(1, 70));
+        let indices = self.exact_of(Element::U32, shape(&extents));
+        let [within, _] = self.distances(indices, tile.shape.extents()[axis], Element::U32, 0);
+        let at = Axis(u8::try_from(axis).unwrap_or(0));
+        self.tile(
+            Opcode::Take,
+            &[tile.value, within.value],
+            &[at.into()],
+            Tile { shape: shape(&extents), ..tile },
+        );
     }
 
     /// As many elements with other extents.

@@ -54,6 +54,7 @@ pub(super) fn handles(code: Opcode) -> bool {
             | O::BulkPrefetch
             | O::GridWait
             | O::GridLaunch
+            | O::Fence
             | O::Splat
             | O::Iota
             | O::Broadcast
@@ -61,6 +62,7 @@ pub(super) fn handles(code: Opcode) -> bool {
             | O::Transpose
             | O::Cat
             | O::Part
+            | O::Take
             | O::Item
             | O::Map
             | O::TileReduce
@@ -174,7 +176,8 @@ impl Machine<'_, '_, '_> {
                     return Err(InterpError::Stopped { site: self.site(data), message }.into());
                 }
             }
-            Opcode::BulkPrefetch | Opcode::GridWait | Opcode::GridLaunch => {}
+            // Programs run one after another where they change what others read, and see all that was done before.
+            Opcode::BulkPrefetch | Opcode::GridWait | Opcode::GridLaunch | Opcode::Fence => {}
             Opcode::Load | Opcode::LoadIf => self.load(data)?,
             Opcode::TileLoad => self.tile_load(data)?,
             Opcode::TileStore => self.tile_store(data)?,
@@ -200,6 +203,7 @@ impl Machine<'_, '_, '_> {
             | Opcode::Transpose
             | Opcode::Cat
             | Opcode::Part
+            | Opcode::Take
             | Opcode::Item
             | Opcode::Dot => {
                 let column = self.move_elements(data)?;
@@ -408,6 +412,10 @@ impl Machine<'_, '_, '_> {
                 let start = data.get::<Index>().map_or(0, |Index(start)| start as usize);
                 let (_, count, _) = shape::around(to, axis);
                 shape::part(first.words(), from(0)?, axis, start, count)
+            }
+            Opcode::Take => {
+                let indices = self.get(data.operands[1]);
+                shape::take(first.words(), from(0)?, indices.words(), axis)
             }
             _ => self.dot(data)?,
         };

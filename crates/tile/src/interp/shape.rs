@@ -83,6 +83,18 @@ pub(super) fn part(words: &[u64], from: Shape, axis: usize, start: usize, count:
     slices.copied().collect()
 }
 
+/// The elements at indices along an axis, zero where there is none.
+pub(super) fn take(words: &[u64], from: Shape, indices: &[u64], axis: usize) -> Vec<u64> {
+    let (outer, extent, inner) = around(from, axis);
+    let of_one = indices.len() / outer;
+    let each = indices.iter().enumerate();
+    let found = each.map(|(i, &index)| {
+        let index = usize::try_from(index).ok().filter(|&index| index < extent)?;
+        Some(words[(i / of_one * extent + index) * inner + i % inner])
+    });
+    found.map(Option::unwrap_or_default).collect()
+}
+
 /// The position of each element along an axis.
 pub(super) fn iota(shape: Shape, axis: usize) -> Vec<u64> {
     let (outer, extent, inner) = around(shape, axis);
@@ -125,6 +137,8 @@ mod tests {
         assert_eq!(cat((&six, shape(&[2, 3])), (&[9, 8], shape(&[2, 1])), 1), [0, 1, 2, 9, 3, 4, 5, 8]);
         assert_eq!(part(&six, shape(&[2, 3]), 1, 1, 2), [1, 2, 4, 5]);
         assert_eq!(part(&six, shape(&[2, 3]), 0, 1, 1), [3, 4, 5]);
+        assert_eq!(take(&six, shape(&[2, 3]), &[2, 0, 9, 1], 1), [2, 0, 0, 4]);
+        assert_eq!(take(&six, shape(&[2, 3]), &[1, 0, 1, 0, 2, 1, 0, 0, 1], 0), [3, 1, 5, 0, 0, 5, 0, 1, 5]);
         assert_eq!(iota(shape(&[2, 2, 2]), 1), [0, 0, 1, 1, 0, 0, 1, 1]);
         let turned =
             transpose(&(0..24).collect::<Vec<_>>(), shape(&[2, 3, 4]), shape(&[4, 2, 3]), &[2, 0, 1]);

@@ -345,6 +345,7 @@ impl Classes {
                     let all: Vec<Value> = data.operands[1..].iter().chain(&data.results).copied().collect();
                     classes.join_all(func, &all);
                 }
+                Opcode::Take => classes.join(func, data.operands[1], data.results[0]),
                 Opcode::Dot => classes.join(func, data.operands[2], data.results[0]),
                 Opcode::For => {
                     let lists = [

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use tilewright_ir::{Align, Bytes, Element, Flags, Loc, Opcode, Space, Type, Value};
+use tilewright_ir::{Align, Bytes, Element, Flags, Loc, OpData, Opcode, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
@@ -269,9 +269,22 @@ impl Lowering<'_> {
     /// Says that global memory is about to be read or written: what a program stores it must see when it loads, though other threads did it.
     pub(super) fn touch_global(&mut self, access: Touched) {
         if self.scratch.global.iter().any(|before| before.meets(&access)) {
-            if self.team().blocks == 1 { self.block_barrier() } else { self.cluster_barrier() }
+            self.meet();
         }
         self.scratch.global.push(access);
+    }
+
+    /// Orders what the program did before with what it does after, as seen by other programs: threads meet on both sides of their fences, so
+    /// that each of them speaks for all.
+    pub(super) fn fence(&mut self, data: &OpData) {
+        self.meet();
+        self.copy(data);
+        self.meet();
+    }
+
+    /// All threads of the program wait for each other.
+    fn meet(&mut self) {
+        if self.team().blocks == 1 { self.block_barrier() } else { self.cluster_barrier() }
     }
 
     pub(super) fn further(&mut self, pointer: Value, distance: u32) -> Value {
@@ -363,16 +376,30 @@ impl Lowering<'_> {
         places: &[Value],
         element: Element,
     ) -> Tile {
+        self.pick_up_where(to, base, piece, places, &[], element)
+    }
+
+    /// The same where conditions hold, if there are any, and zeros elsewhere.
+    pub(super) fn pick_up_where(
+        &mut self,
+        to: &Rc<Layout>,
+        base: Value,
+        piece: &Range<u32>,
+        places: &[Value],
+        conditions: &[Value],
+        element: Element,
+    ) -> Tile {
         if self.team().blocks > 1 {
             self.cluster_barrier();
         }
         self.touch(piece, false);
         let zero = self.constant(Type::Scalar(element), 0);
-        let each = places.iter().zip(to.offsets());
+        let each = places.iter().zip(to.offsets()).enumerate();
         let registers = each
-            .map(|(&place, offset)| {
+            .map(|(i, (&place, offset))| {
                 let address = self.value(Opcode::PtrAdd, [base, place], [], SHARED);
-                match self.is_inside(to, &offset) {
+                let inside = self.is_inside(to, &offset);
+                match self.both(conditions.get(i).copied(), inside) {
                     None => self.value(Opcode::Load, [address], [], Type::Scalar(element)),
                     Some(inside) => {
                         self.value(Opcode::LoadIf, [address, inside, zero], [], Type::Scalar(element))

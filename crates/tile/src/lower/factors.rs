@@ -246,7 +246,10 @@ impl Analysis<'_> {
         let mut ops = Vec::new();
         func.walk_region(body, &mut ops);
         if is_written(func, load, &ops) {
-            return Err("the loop writes to the same tensor; write to another one".to_owned());
+            return Err(
+                "the loop writes to the same tensor, or has a fence; write to another one, and fence outside"
+                    .to_owned(),
+            );
         }
         let mut scalars = Vec::new();
         for &operand in &data.operands {
@@ -282,14 +285,14 @@ pub(super) fn from_host(func: &Func, data: &OpData) -> bool {
     parameters.contains(&data.operands[0]) && parts.extents.iter().chain(parts.strides).all(known)
 }
 
-/// Whether some of these ops may write to what a load reads.
+/// Whether some of these ops may write to what a load reads, or let the program see what others wrote.
 pub(super) fn is_written(func: &Func, load: Op, ops: &[Op]) -> bool {
     let own = root(func, func.op(load).operands[0]);
     ops.iter().any(|&op| {
         let data = func.op(op);
         let writes = data.info().effects.accesses.iter().any(|access| access.kind != AccessKind::Read);
         let other = data.operands.first().and_then(|&pointer| root(func, pointer));
-        writes && (own.is_none() || other.is_none() || own == other)
+        data.code == Opcode::Fence || writes && (own.is_none() || other.is_none() || own == other)
     })
 }
 

@@ -441,7 +441,9 @@ impl Pipeline {
     /// Products of warpgroups, whose right factor the copy engine fetches; the left one, too, unless it comes from registers.
     fn for_engine(&mut self, analysis: &Analysis<'_>, body: Region) {
         let func = analysis.func;
-        let alone = |code: Opcode| !matches!(code, Opcode::Item | Opcode::GridWait | Opcode::GridLaunch);
+        let alone = |code: Opcode| {
+            !matches!(code, Opcode::Item | Opcode::GridWait | Opcode::GridLaunch | Opcode::Fence)
+        };
         for &op in func.region(body).ops.iter().filter(|&&op| is_dot(func, op)) {
             let data = func.op(op);
             let refused = if dot::is_batched(func, data) {

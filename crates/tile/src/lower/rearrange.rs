@@ -1,8 +1,8 @@
-//! Shapes: broadcast, reshape, transpose, cat, part, item. Where digits can say it, nothing moves.
+//! Shapes: broadcast, reshape, transpose, cat, part, take, item. Where digits can say it, nothing moves.
 
 use std::rc::Rc;
 
-use tilewright_ir::{Axes, Axis, Index, OpData, Opcode, Type, Value};
+use tilewright_ir::{Axes, Axis, Cmp, Index, OpData, Opcode, Type, Value};
 
 use super::assign::bytes;
 use super::layout::{Holder, Layout, row_major};
@@ -118,6 +118,28 @@ impl Lowering<'_> {
         }
         let places = self.strided(&wanted, &strides, element);
         let tile = self.pick_up(&wanted, base, &piece, &places, element);
+        self.hold(to, Held::Tile(tile));
+    }
+
+    /// All elements go to shared memory, where each is read by whoever wants it.
+    pub(super) fn take(&mut self, data: &OpData) {
+        let (from, indices, to) = (data.operands[0], data.operands[1], data.results[0]);
+        let axis = data.get::<Axis>().map_or(0, |Axis(axis)| usize::from(axis));
+        let element = self.element(from);
+        let (tile, wanted) = (self.tile(from), self.layout(to));
+        let indices = self.tile_in(indices, &wanted).registers;
+        let (piece, base) = self.left_in_rows(&tile, element);
+        let mut strides = row_major(tile.layout.shape);
+        let along = self.u32(std::mem::take(&mut strides[axis]) * bytes(element));
+        let extent = self.u32(tile.layout.shape.extents()[axis]);
+        let mut places = self.strided(&wanted, &strides, element);
+        let mut conditions = Vec::with_capacity(places.len());
+        for (place, index) in places.iter_mut().zip(indices) {
+            let distance = self.binary(Opcode::Mul, index, along);
+            *place = self.binary(Opcode::Add, *place, distance);
+            conditions.push(self.value(Opcode::Cmp, [index, extent], [Cmp::Lt.into()], Type::BOOL));
+        }
+        let tile = self.pick_up_where(&wanted, base, &piece, &places, &conditions, element);
         self.hold(to, Held::Tile(tile));
     }
 

@@ -1,8 +1,12 @@
-//! Memory that programs change in one step: extremes of floats, exchanges, and what is replaced if it is as expected.
+//! Memory that programs change in one step: extremes of floats, exchanges, and what is replaced if it is as expected; and memory that they hand
+//! to each other with it.
 
 use tilewright::lang::tile::prelude::*;
 
-use super::both;
+use tilewright::device::{Device, Options};
+use tilewright::hardware::Arch;
+
+use super::{both, near, numbers};
 
 /// The largest and the smallest of every so many-th number, and whether they were below 1 before.
 #[kernel]
@@ -117,4 +121,163 @@ fn places_are_taken_once_and_what_is_exchanged_is_not_lost() {
         let expected: Vec<f32> = std::iter::once(-5.0).chain((1..=512u16).map(f32::from)).collect();
         assert_eq!(found, expected);
     });
+}
+
+/// Rows are added to `groups` sums, one at a time: whoever has the lock of a sum reads, adds and writes.
+#[kernel]
+fn locked(x: View<f32, 2>, sums: View<f32, 2>, locks: View<i32, 1>, groups: u32, columns: u32) {
+    let group = program_id(0) % groups;
+    let x = x.tile([1, columns]).at((program_id(0), 0)).load();
+    let lock = locks.points(group);
+    while lock.atomic_cas(0, 1).item() != 0 {}
+    fence(Order::AcqRel, Scope::Gpu);
+    let own = sums.tile([1, columns]).at((group, 0));
+    own.store(own.load() + x);
+    fence(Order::AcqRel, Scope::Gpu);
+    let _ = lock.atomic_exchange(0);
+}
+
+#[test]
+fn who_has_the_lock_sees_what_those_before_did() {
+    let (rows, columns, groups) = (13, 300, 3);
+    let stage = numbers(rows * columns, 1);
+    let mut expected = vec![0.0; groups * columns];
+    for (i, x) in stage.iter().enumerate() {
+        expected[i / columns % groups * columns + i % columns] += x;
+    }
+    both(|device| {
+        let program = device.program(&locked::stage(3, 512).unwrap()).unwrap();
+        let x = device.upload(&stage).unwrap();
+        let sums = device.upload(&vec![0.0f32; groups * columns]).unwrap();
+        let locks = device.upload(&vec![0i32; groups]).unwrap();
+        let views = (x.view([rows, columns]), sums.view([groups, columns]), locks.view([groups]));
+        program.launch([13, 1, 1], &[&views.0, &views.1, &views.2]).unwrap().expect_clean().unwrap();
+        near(&sums.to_vec().unwrap(), &expected, 1e-5);
+    });
+}
+
+/// Each row plus all before it: a program waits for the one before. `before` and `sums` are the same memory, which the compiler does not know.
+#[kernel]
+fn chained(x: View<f32, 2>, before: View<f32, 2>, sums: View<f32, 2>, flags: View<u32, 1>, columns: u32) {
+    let row = program_id(0).cast::<i32>();
+    let x = x.tile([1, columns]).at((row, 0)).load();
+    let scaled = x / x.abs().max(1);
+    if row > 0 {
+        while flags.points(row - 1).atomic_add(0).item() == 0 {}
+    }
+    fence(Order::AcqRel, Scope::Gpu);
+    let last = before.tile([1, columns]).at((row - 1, 0)).load();
+    sums.tile([1, columns]).at((row, 0)).store(scaled + last);
+    fence(Order::AcqRel, Scope::Gpu);
+    let _ = flags.points(row).atomic_exchange(1);
+}
+
+#[test]
+fn nothing_is_loaded_before_the_fence_that_stands_before_it() {
+    let (rows, columns) = (5, 4096);
+    let stage = numbers(rows * columns, 1);
+    let mut expected = stage.clone();
+    for row in 0..rows {
+        let own = row * columns..(row + 1) * columns;
+        let most = stage[own.clone()].iter().fold(0.0f32, |most, x| most.max(x.abs()));
+        for at in own {
+            expected[at] = stage[at] / most + if row > 0 { expected[at - columns] } else { 0.0 };
+        }
+    }
+    both(|device| {
+        let program = device.program(&chained::stage(4096).unwrap()).unwrap();
+        let x = device.upload(&stage).unwrap();
+        let sums = device.upload(&vec![0.0f32; rows * columns]).unwrap();
+        let flags = device.upload(&vec![0u32; rows]).unwrap();
+        let shape = [rows, columns];
+        let views = (x.view(shape), sums.view(shape), flags.view([rows]));
+        program.launch([5, 1, 1], &[&views.0, &views.1, &views.1, &views.2]).unwrap().expect_clean().unwrap();
+        near(&sums.to_vec().unwrap(), &expected, 1e-5);
+    });
+}
+
+/// A product whose sum over k is shared by programs; the last of those of a tile adds up what all of them have left.
+#[kernel]
+fn split_product(
+    a: View<bf16, 2>,
+    b: View<bf16, 2>,
+    parts: View<f32, 3>,
+    done: View<u32, 2>,
+    c: View<f32, 2>,
+    tile: [u32; 3],
+) {
+    let [m, n, k] = tile;
+    let (i, j, split) = (program_id(0), program_id(1), program_id(2));
+    let steps = a.extent(1).div_ceil(k).div_ceil(num_programs(2));
+    let mut acc = Tile::<f32>::zeros([m, n]);
+    for step in split * steps..(split + 1) * steps {
+        acc = dot(a.tile([m, k]).block((i, step)).load(), b.tile([k, n]).block((step, j)).load(), acc);
+    }
+    parts.select(0, split).tile([m, n]).block((i, j)).store(acc);
+    fence(Order::AcqRel, Scope::Gpu);
+    if done.points((i, j)).atomic_add(1).item() == num_programs(2) - 1 {
+        fence(Order::AcqRel, Scope::Gpu);
+        let mut sum = Tile::<f32>::zeros([m, n]);
+        for part in 0..num_programs(2) {
+            sum += parts.select(0, part).tile([m, n]).block((i, j)).load();
+        }
+        c.tile([m, n]).block((i, j)).store(sum);
+        // For the next launch.
+        let _ = done.points((i, j)).atomic_exchange(0);
+    }
+}
+
+#[test]
+fn the_last_to_be_done_adds_up_what_all_have_left() {
+    let (m, n, k, splits) = (100usize, 72usize, 264usize, 3usize);
+    let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+    let narrow = |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
+    let sum = |at: usize| (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]).sum::<f32>();
+    let expected: Vec<f32> = (0..m * n).map(sum).collect();
+    let ampere = Device::simulator_with(Options { chip: Some(Arch::SM_80), ..Options::default() });
+    for device in [Device::cpu(), Device::simulator(), ampere] {
+        let program = device.program(&split_product::stage([64, 64, 32]).unwrap()).unwrap();
+        let (a, b) = (device.upload(&narrow(&a)).unwrap(), device.upload(&narrow(&b)).unwrap());
+        let (parts, c) = (device.alloc::<f32>(splits * m * n).unwrap(), device.alloc::<f32>(m * n).unwrap());
+        let done = device.upload(&[0u32; 4]).unwrap();
+        let (a, b, c_view) = (a.view([m, k]), b.view([k, n]), c.view([m, n]));
+        let (parts, done) = (parts.view([splits, m, n]), done.view([2, 2]));
+        for _ in 0..2 {
+            c.fill(0.0).unwrap();
+            program.launch([2, 2, 3], &[&a, &b, &parts, &done, &c_view]).unwrap().expect_clean().unwrap();
+            near(&c.to_vec().unwrap(), &expected, 1e-5);
+        }
+    }
+}
+
+/// A product that is announced when it is there.
+#[kernel]
+fn announced(a: View<bf16, 2>, b: View<bf16, 2>, c: View<bf16, 2>, done: View<u32, 1>) {
+    let own = c.partition([128, 128]);
+    let mut acc = Tile::<f32>::zeros([128, 128]);
+    for step in 0..a.extent(1).div_ceil(64) {
+        let left = a.tile([128, 64]).at((own.start(0), step * 64)).load();
+        acc = dot(left, b.tile([64, 128]).at((step * 64, own.start(1))).load(), acc);
+    }
+    own.store(acc.cast());
+    fence(Order::AcqRel, Scope::Gpu);
+    let _ = done.points(program_id(0)).atomic_add(1);
+}
+
+/// Results that leave through the copy engine are stored when nobody knows, and warps that load ahead do not come to a fence.
+#[test]
+fn what_is_announced_was_stored_by_those_who_announce_it() {
+    let device = Device::simulator();
+    let program = device.program(&announced::stage().unwrap()).unwrap();
+    let a = device.upload(&vec![bf16::from_f32(0.5); 128 * 128]).unwrap();
+    let c = device.alloc::<bf16>(128 * 128).unwrap();
+    let done = device.upload(&[0u32]).unwrap();
+    let (a, c_view) = (a.view([128, 128]), c.view([128, 128]));
+    program.run(&[&a, &a, &c_view, &done.view([1])]).unwrap().expect_clean().unwrap();
+    assert!(c.to_vec().unwrap().iter().all(|c| c.to_f32() == 32.0) && done.to_vec().unwrap() == [1]);
+    let variants = program.variants();
+    let text = &variants[0].build().unwrap().code.text;
+    assert!(text.contains("st.global") && !text.contains("cp.async.bulk"));
+    let why = "`fence` is for all threads, and those that load ahead do not come there";
+    assert!(variants[0].remarks().iter().any(|remark| remark.to_string().contains(why)));
 }

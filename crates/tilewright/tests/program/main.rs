@@ -3,6 +3,7 @@
 
 mod atomics;
 mod sort;
+mod take;
 
 use tilewright::compiler::Compiler;
 use tilewright::device::{BufferView, Device, DeviceError, Fact, Options, Report};
