@@ -71,6 +71,8 @@ pub struct Gpu {
     pub clock: f64,
     /// DRAM bytes a second.
     pub dram: f64,
+    /// Bytes of DRAM.
+    pub memory: u64,
     /// Bytes of the L2 cache.
     pub l2: u64,
     /// Lanes of f32 arithmetic a clock of a multiprocessor.
@@ -93,7 +95,7 @@ pub struct Gpu {
 /// * RTX 4090: 128 at 2.52 GHz; with f32 accumulators 165 TFLOP/s bf16, 82.6 tf32, 330 fp8; 660 int8; 1008 GB/s (Ada architecture
 ///   white paper, appendix). With f16 accumulators f16 and fp8 are twice as fast.
 ///
-/// L2: H200 60 MB as the driver says, the others by their data sheets. Lanes of f32 and f64 are from the table of arithmetic throughput in the CUDA C++ Programming Guide.
+/// Memory is that of the name or the data sheet. L2: H200 60 MB as the driver says, the others by their data sheets. Lanes of f32 and f64 are from the table of arithmetic throughput in the CUDA C++ Programming Guide.
 const GPUS: [Gpu; 6] = [
     Gpu {
         name: "h200",
@@ -102,6 +104,7 @@ const GPUS: [Gpu; 6] = [
         multiprocessors: 132,
         clock: 1.83e9,
         dram: 4.8e12,
+        memory: 141_000_000_000,
         l2: 60 << 20,
         float_lanes: 128,
         double_lanes: 64,
@@ -114,6 +117,7 @@ const GPUS: [Gpu; 6] = [
         multiprocessors: 132,
         clock: 1.83e9,
         dram: 3.35e12,
+        memory: 80_000_000_000,
         l2: 50 << 20,
         float_lanes: 128,
         double_lanes: 64,
@@ -126,6 +130,7 @@ const GPUS: [Gpu; 6] = [
         multiprocessors: 108,
         clock: 1.41e9,
         dram: 2.039e12,
+        memory: 80_000_000_000,
         l2: 40 << 20,
         float_lanes: 64,
         double_lanes: 32,
@@ -138,6 +143,7 @@ const GPUS: [Gpu; 6] = [
         multiprocessors: 142,
         clock: 2.52e9,
         dram: 864e9,
+        memory: 48_000_000_000,
         l2: 96 << 20,
         float_lanes: 128,
         double_lanes: 2,
@@ -150,6 +156,7 @@ const GPUS: [Gpu; 6] = [
         multiprocessors: 58,
         clock: 2.04e9,
         dram: 300e9,
+        memory: 24_000_000_000,
         l2: 48 << 20,
         float_lanes: 128,
         double_lanes: 2,
@@ -162,6 +169,7 @@ const GPUS: [Gpu; 6] = [
         multiprocessors: 128,
         clock: 2.52e9,
         dram: 1.008e12,
+        memory: 24_000_000_000,
         l2: 72 << 20,
         float_lanes: 128,
         double_lanes: 2,

@@ -655,3 +655,25 @@ fn the_readme_shows_what_was_measured() {
     assert!(drawn(folder.path()) == drawn(&root), "the picture is another: {advice}");
     assert!(!README.contains("Not measured yet"), "there are results now");
 }
+
+/// As for `sim`: the results alone, for the program that comes next.
+#[test]
+fn results_go_to_the_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [
+        &["gemm", "--shape", "8x8x8", "--json", "-"][..],
+        &["softmax", "--rows", "4", "--columns", "64", "--dtype", "f32", "--json", "-"],
+        &["ladder", "--shape", "128x128x64", "--step", "1", "--json", "-"],
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+            .arg("bench")
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let found: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);
+        assert!(found.is_ok_and(|found| found.is_object()), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file was asked for");
+}

@@ -221,7 +221,7 @@ impl Algorithm {
                 // Without k there is nothing to copy, and nobody reads a factor.
                 continue;
             }
-            recipe.workspace += copy.bytes;
+            recipe.workspace = recipe.workspace.saturating_add(copy.bytes);
             recipe.launches = recipe.launches.into_iter().map(|launch| copy.redirect(launch)).collect();
             copies.extend(copy.launch);
         }
@@ -280,7 +280,7 @@ impl Algorithm {
     }
 }
 
-fn sides(a: bool, b: bool) -> impl Iterator<Item = Side> {
+pub(super) fn sides(a: bool, b: bool) -> impl Iterator<Item = Side> {
     [(a, Side::A), (b, Side::B)].into_iter().filter(|side| side.0).map(|(_, side)| side)
 }
 

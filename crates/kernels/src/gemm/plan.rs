@@ -3,12 +3,12 @@
 use tilewright_hardware::{Element, Gpu};
 
 use super::GemmError;
-use super::algorithm::{Algorithm, KernelConfig, seen};
+use super::algorithm::{Algorithm, KernelConfig, seen, sides};
 use super::epilogue::Epilogue;
 use super::factor::Side;
 use super::model::{Model, Prediction};
 use super::problem::{Accumulation, Batching, Placement, Problem, Storage, Types};
-use super::repack::Contiguous;
+use super::repack::{Contiguous, repack};
 
 /// An algorithm that computes a problem, and what the model thinks of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +34,9 @@ fn legal(problem: &Problem, gpu: &Gpu) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     for transposed in [false, true] {
         for (repack_a, repack_b, contiguous) in copies(problem, transposed) {
+            if !affordable(problem, gpu, transposed, (repack_a, repack_b, contiguous)) {
+                continue;
+            }
             // Seen from the other side, some epilogues cannot be computed.
             let inner = seen(problem, transposed, (repack_a, repack_b), contiguous);
             if inner.check().is_err() {
@@ -109,6 +112,33 @@ fn awkward(problem: &Problem, side: Side, contiguous: Contiguous) -> bool {
         }
         Contiguous::Rows => matches!(element, Element::F32 | Element::F64) && k_major,
     }
+}
+
+/// Whether copies of factors are worth their memory: they take no more than twice what the matrices do, and both together no more than the
+/// chip has. Only copies that are mostly padding take more, those of short lines: a row of one bf16 becomes eight. Kernels that need no
+/// copies compute everything.
+fn affordable(
+    problem: &Problem,
+    gpu: &Gpu,
+    transposed: bool,
+    (a, b, contiguous): (bool, bool, Contiguous),
+) -> bool {
+    let turned = if transposed { problem.transposed() } else { problem.clone() };
+    // In floats, which do not overflow.
+    let copies: f64 = sides(a, b).map(|side| repack(&turned, side, contiguous, 0).bytes as f64).sum();
+    let matrices = in_memory(problem);
+    copies == 0.0 || (copies <= 2.0 * matrices && copies + matrices <= gpu.memory as f64)
+}
+
+/// Bytes of A, B and D. What all members of a batch share is there once.
+fn in_memory(problem: &Problem) -> f64 {
+    let Problem { m, n, k, types, .. } = *problem;
+    let of = |rows: u32, columns: u32, element: Element, placement: &Placement| {
+        let shared = problem.batching == Batching::Strided && placement.batch_stride == 0;
+        let members = if shared { 1 } else { problem.batch };
+        [rows, columns, members, element.bytes()].into_iter().map(f64::from).product::<f64>()
+    };
+    of(m, k, types.a, &problem.a) + of(k, n, types.b, &problem.b) + of(m, n, types.d, &problem.d)
 }
 
 /// Problems that one algorithm suits: the key of a cache of plans.
@@ -324,6 +354,76 @@ mod tests {
             let recipe = candidate.algorithm.recipe(&problem, gpu("h200")).unwrap();
             assert!(recipe.launches.is_empty());
         }
+    }
+
+    #[test]
+    fn copies_of_factors_are_no_larger_than_worth_it_and_fit_into_the_memory() {
+        // Copies of rows of one element would be eight times as large as the factors.
+        for (m, n) in [(0x7fff_ff00, 1), (1, 0x7fff_ff00), (100_000, 1)] {
+            for gpu in Gpu::ALL {
+                let problem = bf16(m, n, 1);
+                for candidate in candidates(&problem, gpu).unwrap() {
+                    let recipe = candidate.algorithm.recipe(&problem, gpu).unwrap();
+                    assert!(
+                        u128::from(recipe.workspace) <= 8 * u128::from(m.max(n)),
+                        "{m} x {n} on {}: {} takes {}",
+                        gpu.name,
+                        candidate.algorithm,
+                        recipe.workspace
+                    );
+                }
+            }
+        }
+        // A factor of 60 GB and its copy fit into an H200, and not into an H100.
+        let large = bf16(200_001, 1000, 150_001);
+        let is_copied =
+            |Algorithm { transposed, repack_a, repack_b, .. }| if transposed { repack_b } else { repack_a };
+        let copied = |name| candidates(&large, gpu(name)).unwrap().iter().any(|c| is_copied(c.algorithm));
+        assert_eq!((copied("h200"), copied("h100")), (true, false));
+    }
+
+    #[test]
+    fn extents_up_to_the_largest_are_planned() {
+        let extents = [0u32, 1, 9, 100, 0x4000_0000, 0x7fff_fefb, 0x7fff_ff00];
+        let types = [Element::BF16, Element::E4M3, Element::I8, Element::F32, Element::F64];
+        let mut planned = 0;
+        for (i, &m) in extents.iter().enumerate() {
+            for (j, &n) in extents.iter().enumerate() {
+                for (l, &k) in extents.iter().enumerate() {
+                    // All types and batches, by turns.
+                    let element = types[(i + j + l) % types.len()];
+                    let batch = [1, 3, 0, 100_000, 0x7fff_ff00][(i + 2 * j + 3 * l) % 5];
+                    let mut problem = Problem { batch, ..Problem::new(m, n, k, Types::of(element)) };
+                    if (i + j) % 2 == 1 {
+                        (problem.a, problem.b) = (
+                            Placement::dense(Storage::ColumnMajor, m as usize, k as usize),
+                            Placement::dense(Storage::RowMajor, k as usize, n as usize),
+                        );
+                    }
+                    if l % 2 == 1 && element != Element::F64 {
+                        let reduced = Epilogue::linear().row_sums("r").column_max("c").amax("x");
+                        problem.epilogue = reduced.fitted(&problem);
+                    }
+                    match candidates(&problem, gpu("h200")) {
+                        Ok(all) => {
+                            planned += 1;
+                            for candidate in [&all[0], &all[all.len() / 2], &all[all.len() - 1]] {
+                                candidate.algorithm.recipe(&problem, gpu("h200")).unwrap();
+                            }
+                        }
+                        Err(error) => assert!(
+                            matches!(error, GemmError::TooManyTiles { .. } | GemmError::TooLarge { .. }),
+                            "{m} x {n} x {k}, {batch}: {error}"
+                        ),
+                    }
+                    // Whoever asks for copies gets their size, or the largest number.
+                    let copied: Algorithm =
+                        "ampere 128x16x32 w4x1 i16 s4 g8 p1 repackA repackB".parse().unwrap();
+                    let _ = copied.recipe(&problem, gpu("h200"));
+                }
+            }
+        }
+        assert!(planned > 100, "{planned}");
     }
 
     #[test]

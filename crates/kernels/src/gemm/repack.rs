@@ -62,10 +62,10 @@ impl Repacked {
         for (_, binding) in &mut launch.bindings {
             match binding {
                 Binding::Pointer(operand, offset) if *operand == factor => {
-                    (*operand, *offset) = (Operand::Workspace, *offset + self.offset);
+                    (*operand, *offset) = (Operand::Workspace, offset.saturating_add(self.offset));
                 }
                 Binding::Map(map) if map.operand == factor => {
-                    (map.operand, map.offset) = (Operand::Workspace, map.offset + self.offset);
+                    (map.operand, map.offset) = (Operand::Workspace, map.offset.saturating_add(self.offset));
                 }
                 _ => {}
             }
@@ -107,7 +107,8 @@ pub fn repack(problem: &Problem, side: Side, contiguous: Contiguous, offset: u64
     // A factor that all members of a batch share is copied once.
     let shared = problem.batching == Batching::Strided && source.batch_stride == 0;
     let members = if shared { 1 } else { problem.batch };
-    let size = u64::from(lines) * leading;
+    // What is more than a number is more than any memory: nobody has room for such a copy.
+    let size = u64::from(lines).saturating_mul(leading);
     let placement = Placement {
         storage: match contiguous {
             Contiguous::K => side.k_major(),
@@ -117,13 +118,14 @@ pub fn repack(problem: &Problem, side: Side, contiguous: Contiguous, offset: u64
         batch_stride: if shared { 0 } else { size },
         alignment: 256,
     };
-    let start = offset.next_multiple_of(256);
+    let start = offset.checked_next_multiple_of(256).unwrap_or(u64::MAX);
     let list = match problem.batching {
         Batching::Strided => 0,
         Batching::Pointers => (u64::from(members) * 8).next_multiple_of(256),
     };
-    let data = start + list;
-    let bytes = data + u64::from(members) * size * u64::from(element.bytes()) - offset;
+    let data = start.saturating_add(list);
+    let room = u64::from(members).saturating_mul(size).saturating_mul(u64::from(element.bytes()));
+    let bytes = data.saturating_add(room) - offset;
 
     let straight = is_straight(problem, side, contiguous);
     let (tile_lines, tile_length) =

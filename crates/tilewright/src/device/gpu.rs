@@ -229,6 +229,7 @@ pub(super) fn chip(device: &tilewright_cuda::Device) -> hardware::Gpu {
         arch: arch(device.compute_capability),
         multiprocessors: device.multiprocessors,
         clock,
+        memory: device.memory_bytes,
         l2: device.l2_bytes,
         ..*row
     }

@@ -1,8 +1,14 @@
 //! Devices that are this computer: the simulator, and the CPU, which is the simulator's engine without its checks.
+//!
+//! Whoever works on the memory has it locked, and all cores take part in the work. Those are threads of our own, which lock nothing: threads
+//! of the caller's that took part could all be waiting for the lock already. And a thread of rayon's that waits takes up other work
+//! meanwhile, which may want the very lock that it holds; so such a thread has another one wait in its place ([`apart`]).
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::panic::resume_unwind;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::{fmt, thread};
 
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use tilewright_hardware::{Arch, TensorMapSpec};
 use tilewright_sim::tensor::tensor_map::{Access, DataType, Spec};
 use tilewright_sim::{Arg, Launch, Module, Options, Report, SimError, Simulator, TensorMap};
@@ -93,18 +99,37 @@ impl Host {
             Passed::Map(_, Map::Gpu(_), _) | Passed::View(_) => Err(DeviceError::OtherDevice),
         });
         let arguments: Vec<Arg> = arguments.collect::<Result<_, _>>()?;
-        Ok(self.lock().launch(module, name, launch, &arguments)?)
+        // The simulator has threads of its own for each launch.
+        Ok(apart(|| self.lock().launch(module, name, launch, &arguments))?)
     }
 
-    /// Works on the memory itself. Nothing else happens on the device meanwhile.
-    pub(super) fn with_memory<R>(&self, work: impl FnOnce(&mut Simulator) -> R) -> R {
-        work(&mut self.lock())
+    /// Works on the memory itself, with all cores. Nothing else happens on the device meanwhile.
+    pub(super) fn with_memory<R: Send>(&self, work: impl FnOnce(&mut Simulator) -> R + Send) -> R {
+        apart(|| {
+            let simulator = &mut *self.lock();
+            match &*CORES {
+                Some(cores) => cores.install(|| work(simulator)),
+                // Without threads of our own there are still those of everybody.
+                None => work(simulator),
+            }
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Simulator> {
         // A panic elsewhere leaves the memory as it was.
         self.simulator.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The threads that work on memory. They are all devices': work never waits for another device.
+static CORES: LazyLock<Option<ThreadPool>> = LazyLock::new(|| ThreadPoolBuilder::new().build().ok());
+
+/// Does work that waits for other threads, on a thread that does nothing else while it waits.
+fn apart<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    if rayon::current_thread_index().is_none() {
+        return work();
+    }
+    thread::scope(|scope| scope.spawn(work).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 impl HostMemory {

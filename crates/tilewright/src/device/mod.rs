@@ -346,7 +346,10 @@ impl Device {
     }
 
     /// Works on the memory of a device that is this computer; nothing on a GPU.
-    pub(crate) fn with_memory<R>(&self, work: impl FnOnce(&mut tilewright_sim::Simulator) -> R) -> Option<R> {
+    pub(crate) fn with_memory<R: Send>(
+        &self,
+        work: impl FnOnce(&mut tilewright_sim::Simulator) -> R + Send,
+    ) -> Option<R> {
         match self.backend() {
             Backend::Host(host) => Some(host.with_memory(work)),
             Backend::Gpu(_) => None,

@@ -50,9 +50,9 @@ pub(super) fn per_row<T: Send>(rows: usize, value: impl Fn(usize) -> T + Send + 
 pub(super) struct Host<'m>(&'m mut Simulator);
 
 /// Computes with the memory of the CPU.
-pub(super) fn on_cpu<R>(
+pub(super) fn on_cpu<R: Send>(
     device: &Device,
-    work: impl FnOnce(Host<'_>) -> Result<R, Error>,
+    work: impl FnOnce(Host<'_>) -> Result<R, Error> + Send,
 ) -> Result<R, Error> {
     device.with_memory(|memory| work(Host(memory))).ok_or(DeviceError::OtherDevice)?
 }

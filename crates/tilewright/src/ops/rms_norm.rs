@@ -251,7 +251,7 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         device: &Device,
         x: Rows<'_, T>,
         residual: Option<(Rows<'_, T>, Rows<'_, T>)>,
-        write: impl FnOnce(&mut super::cpu::Host<'_>, Grid<f32>) -> Result<(), Error>,
+        write: impl FnOnce(&mut super::cpu::Host<'_>, Grid<f32>) -> Result<(), Error> + Send,
     ) -> Result<(), Error> {
         let (_, columns) = x.extents();
         on_cpu(device, |mut host| {

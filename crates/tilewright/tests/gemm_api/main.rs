@@ -6,7 +6,7 @@ mod plans;
 mod products;
 mod refusals;
 
-use tilewright::device::{Device, DynBuffer, Item, Options, available};
+use tilewright::device::{Device, DeviceKind, DynBuffer, Item, Options, available};
 use tilewright::gemm::{Arguments, Error, Gemm, Planner, Workspace};
 use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::gemm::epilogue::{Epilogue, Expr, ExtraOperand, How, Shape};

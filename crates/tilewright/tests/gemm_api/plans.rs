@@ -142,6 +142,33 @@ fn threads_may_share_a_plan() {
     });
 }
 
+/// Threads of rayon's take up other tasks while they wait, and a task may want what the one beneath it holds.
+#[test]
+fn tasks_of_rayon_may_share_a_planner() {
+    let (done, end) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        for device in [Device::cpu(), Device::simulator()] {
+            let planner = Planner::new(&device);
+            // Of so many rows that all cores take part, and on the simulator with scratch memory that is shared.
+            let rows = if device.kind() == DeviceKind::Cpu { 300 } else { 3 };
+            let gemm = |i| Gemm::new(rows + i, 33, 200).epilogue(Epilogue::new().relu());
+            let product = |i: usize| {
+                let a = device.upload(&vec![1.0f32; (rows + i) * 200]).unwrap();
+                let b = device.upload(&vec![0.5f32; 200 * 33]).unwrap();
+                let d = device.alloc::<f32>((rows + i) * 33).unwrap();
+                planner.run(&gemm(i), &Arguments::new(&a, &b, &d)).unwrap();
+                assert_eq!(d.to_vec().unwrap(), vec![100.0; (rows + i) * 33]);
+            };
+            pool.scope(|scope| {
+                (0..40).for_each(|i| scope.spawn(move |_| product(i % 8)));
+            });
+        }
+        done.send(()).unwrap();
+    });
+    end.recv_timeout(std::time::Duration::from_secs(120)).expect("the tasks wait for each other");
+}
+
 #[test]
 fn a_second_run_looks_at_names_and_types_again() {
     for device in available() {

@@ -206,7 +206,7 @@ impl Config {
         if shared > most {
             return Err(self.refuse(format!("{shared} bytes of shared memory; {} has {most}", gpu.title)));
         }
-        let blocks = self.tiles(problem) * u64::from(self.parts_for(problem));
+        let blocks = self.tiles(problem).saturating_mul(self.parts_for(problem).into());
         if blocks > MOST_BLOCKS {
             return Err(self.refuse(format!("{blocks} blocks; a launch has at most {MOST_BLOCKS}")));
         }
@@ -255,7 +255,7 @@ impl Config {
     /// Tiles of D, of all members.
     fn tiles(&self, problem: &Problem) -> u64 {
         let of = |extent: u32, tile: u32| u64::from(extent.div_ceil(tile));
-        of(problem.m, self.m) * of(problem.n, self.n) * u64::from(problem.batch)
+        (of(problem.m, self.m) * of(problem.n, self.n)).saturating_mul(problem.batch.into())
     }
 
     /// The launch that computes a problem.

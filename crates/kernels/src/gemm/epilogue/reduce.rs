@@ -152,7 +152,7 @@ pub fn add_reductions(problem: &Problem, pieces: Pieces, recipe: &mut Recipe) {
             (format!("{parameter}_extent"), Binding::U32(extent)),
         ]);
         recipe.launches.push(if operand.shape == Shape::One {
-            operand.reduce_all(how, offset, u64::from(problem.batch) * elements)
+            operand.reduce_all(how, offset, elements.saturating_mul(problem.batch.into()))
         } else {
             let slots = Slots { offset, count, extent };
             operand.reduce_slots(problem, how, &slots, operand.result(), operand.batch_stride)

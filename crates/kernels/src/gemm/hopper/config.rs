@@ -287,8 +287,8 @@ impl Config {
     pub fn candidates(problem: &Problem, gpu: &Gpu) -> Vec<Config> {
         let mut found = Vec::new();
         // Where larger tiles keep everybody busy for some rounds, small ones move more bytes for nothing.
-        let large = u64::from(problem.m / 128) * u64::from(problem.n / 128) * u64::from(problem.batch)
-            >= 4 * u64::from(gpu.multiprocessors);
+        let each = u64::from(problem.m / 128) * u64::from(problem.n / 128);
+        let large = each.saturating_mul(problem.batch.into()) >= 4 * u64::from(gpu.multiprocessors);
         for tile @ (m, n, ..) in tiles(problem, gpu) {
             if large && m == SLAB {
                 continue;

@@ -327,7 +327,7 @@ impl Output {
             Storage::ColumnMajor => (problem.m, SLAB),
         };
         // The copy engine writes whole pieces of 16 bytes, even where the matrix ends inside of one.
-        let by = if d.suits_copy_engine(element, problem.batch) && (contiguous * bytes).is_multiple_of(16) {
+        let by = if d.suits_copy_engine(element, problem.batch) && contiguous.is_multiple_of(16 / bytes) {
             Carrier::Engine
         } else {
             let mut vector = d.vector(element, problem.batch, 16 / bytes);

@@ -50,13 +50,16 @@ pub(super) struct Numbers {
     pub(super) band: u64,
 }
 
+/// Tiles are numbered with 32 bits, so that nobody computes as many or more; as many times the steps of k is still a number.
+const TOO_MANY: u64 = 1 << 32;
+
 impl Numbers {
     pub(super) fn new(plan: &Plan, multiprocessors: u32) -> Numbers {
         let (config, problem) = (&plan.config, &plan.problem);
         let count = |extent: u32, tile: u32| u64::from(extent.div_ceil(tile));
         let rows = count(problem.m, config.m * config.cluster.0);
         let columns = count(problem.n, config.n * config.cluster.1);
-        let tiles = rows * columns * u64::from(problem.batch);
+        let tiles = (rows * columns).saturating_mul(u64::from(problem.batch)).min(TOO_MANY);
         // A product without k is one step that adds nothing.
         let steps = count(problem.k, plan.depth).max(1);
         let units = match config.split {

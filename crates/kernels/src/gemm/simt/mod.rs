@@ -276,7 +276,7 @@ impl Config {
                 let enough = |parts: &u32| {
                     // Fewer tiles than multiprocessors leave some idle; parts shorter than a few steps do not pay.
                     *parts == 1
-                        || (tiles * u64::from(*parts) <= 2 * u64::from(gpu.multiprocessors)
+                        || (tiles.saturating_mul((*parts).into()) <= 2 * u64::from(gpu.multiprocessors)
                             && steps / u64::from(*parts) >= 8)
                 };
                 let parts = [1, 2, 3, 4, 6, 8, 12, 16, 32].into_iter().filter(enough);

@@ -19,7 +19,7 @@ use super::cublas::Peer;
 use super::memory::Memory;
 use super::ours::{Choice, Ours};
 use super::plot;
-use super::results::{Journal, Results, Row, Tried, check_writable, write_whole};
+use super::results::{Journal, Results, Row, Tried, check_writable, is_stdout, tables, write_whole};
 use super::statistics::{Spread, geometric_mean, paired_ratio, rounded};
 use super::timing::{Contestant, Effort, race};
 
@@ -78,7 +78,7 @@ pub(super) struct Options {
     /// Random numbers of the inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keep the results; rows that are done are kept in FILE.partial until all are
+    /// Keep the results; rows that are done are kept in FILE.partial until all are. `-` writes them instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw the results
@@ -108,7 +108,8 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     options.check_choice(&device)?;
     let library = options.library(&device)?;
     let head = head(&device, library);
-    write_head(&head, &device, out)?;
+    let json = options.json.as_deref();
+    write_head(&head, &device, &mut tables(json, out))?;
     if let Some(path) = &options.plot {
         check_writable(path)?;
     }
@@ -120,9 +121,13 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         bar.inc(1);
     }
     bar.finish_and_clear();
-    write_table(&journal.results.entries, out)?;
+    write_table(&journal.results.entries, &mut tables(json, out))?;
     out.flush()?;
     let results = journal.finish()?;
+    if is_stdout(json) {
+        out.write_all(results.to_json()?.as_bytes())?;
+        out.flush()?;
+    }
     if let Some(path) = &options.plot {
         write_whole(path, plot::draw(&results).as_bytes())?;
     }

@@ -20,7 +20,7 @@ use tilewright::ladder::{Counted, LadderError, Measured, Workbench};
 use tilewright::sim;
 
 use super::super::{Failure, npy, table};
-use super::results::today;
+use super::results::{is_stdout, tables, today};
 
 /// Options of `bench ladder`.
 #[derive(Debug, Args)]
@@ -53,7 +53,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shape", "steps", "simulator", "check", "json"])]
     from: Option<PathBuf>,
 
-    /// Write the results as JSON
+    /// Write the results as JSON; `-` writes them instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -108,7 +108,11 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     if let Some(path) = &options.json {
         let mut json = serde_json::to_vec_pretty(&results)?;
         json.push(b'\n');
-        write_file(path, &json)?;
+        if is_stdout(Some(path)) {
+            out.write_all(&json)?;
+        } else {
+            write_file(path, &json)?;
+        }
     }
     if let Some(path) = &options.plot {
         write_file(path, chart::draw(&results).as_bytes())?;
@@ -123,7 +127,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         })?;
         write_file(path, text.as_bytes())?;
     }
-    show(&results, out)
+    show(&results, &mut tables(options.json.as_deref(), out))
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

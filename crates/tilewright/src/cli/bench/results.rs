@@ -9,7 +9,7 @@
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -220,6 +220,16 @@ impl<R: DeserializeOwned> Results<R> {
     }
 }
 
+/// Whether results go to the standard output: JSON and nothing else, so that another program can read it.
+pub(super) fn is_stdout(json: Option<&Path>) -> bool {
+    json.is_some_and(|path| path.as_os_str() == "-")
+}
+
+/// Where tables go: nowhere if the standard output is to have the results.
+pub(super) fn tables<'o>(json: Option<&Path>, out: &'o mut dyn Write) -> Box<dyn Write + 'o> {
+    if is_stdout(json) { Box::new(io::sink()) } else { Box::new(out) }
+}
+
 /// Results on their way to a file.
 #[derive(Debug)]
 pub(super) struct Journal<R = Row> {
@@ -233,6 +243,7 @@ pub(super) struct Journal<R = Row> {
 impl<R: Clone + Serialize> Journal<R> {
     /// Begins, and finds out whether the file can be written before anything is measured.
     pub(super) fn begin(path: Option<PathBuf>, results: Results<R>) -> Result<Journal<R>, Failure> {
+        let path = path.filter(|path| !is_stdout(Some(path)));
         let mut journal = Journal { results, path, claim: None, warned: false };
         if let Some(path) = &journal.path {
             if path.is_dir() {

@@ -27,7 +27,7 @@ use super::super::Failure;
 use super::gemm::{device, machine, progress};
 use super::ladder::extents;
 use super::peer::{Clock, Name, Peer};
-use super::results::{Journal, Results, check_writable, write_whole};
+use super::results::{Journal, Results, check_writable, is_stdout, tables, write_whole};
 use case::Case;
 pub(super) use chart::draw;
 pub(super) use command::Command;
@@ -90,7 +90,7 @@ pub(super) struct Options {
     /// Random numbers of the inputs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keep the results; rows that are done are kept in FILE.partial until all are
+    /// Keep the results; rows that are done are kept in FILE.partial until all are. `-` writes them instead of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw the results
@@ -156,9 +156,14 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
         head.copy_gbps = bench.copy_gbps;
     }
     let facts = head.facts().into_iter().chain(missing).collect();
-    writeln!(out, "{}", machine(facts, &device))?;
+    let json = options.json.as_deref();
+    writeln!(tables(json, out), "{}", machine(facts, &device))?;
     if let Some(gbps) = head.copy_gbps {
-        writeln!(out, "a copy of {} MiB inside of the device: {gbps:.0} GB/s", options.yardstick)?;
+        writeln!(
+            tables(json, out),
+            "a copy of {} MiB inside of the device: {gbps:.0} GB/s",
+            options.yardstick
+        )?;
     }
     let bar = progress(cases.len());
     for case in &cases {
@@ -167,9 +172,13 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
         bar.inc(1);
     }
     bar.finish_and_clear();
-    show::write(&journal.results.entries, out)?;
+    show::write(&journal.results.entries, &mut tables(json, out))?;
     out.flush()?;
     let results = journal.finish()?;
+    if is_stdout(json) {
+        out.write_all(results.to_json()?.as_bytes())?;
+        out.flush()?;
+    }
     if let Some(path) = &options.plot {
         write_whole(path, draw(&results).as_bytes())?;
     }
