@@ -963,23 +963,24 @@ fn indices_that_do_not_fit_are_named_with_their_line() {
         no_such_elements::stage,
         "
         error: elements of a tile of 4x8 at indices of 3x8 along axis 1; expected as many axes, and equal extents or 1 along all others
-          --> line +3:15
+          --> line +2:15
            |     let _ = a.take(Tile::iota(1, [3, 8]), 1);
         error: elements of a tile of 4x8 at indices of 8 along axis 1; expected as many axes, and equal extents or 1 along all others
-          --> line +4:15
+          --> line +3:15
            |     let _ = a.take(arange(8), 1);
         error: axis 2 of 2 dimensions; expected -2 to 1
-          --> line +5:15
+          --> line +4:15
            |     let _ = a.take(Tile::iota(1, [4, 8]), 2);
         error: axis 2 of 2 dimensions; expected -2 to 1
-          --> line +6:15
+          --> line +5:15
            |     let _ = a.flip(2);
         error: tiles of 4x8x1 and 8x4x1 along axis -1; all other extents must be equal
-          --> line +7:15
+          --> line +6:15
            |     let _ = a.interleave(a.transpose());
         error: a histogram of 0 bins; expected at least 1
-          --> line +8:29
+          --> line +7:29
            |     let _ = a.cast::<u32>().histogram(0);
+        error: kernel `no_such_elements` was not staged: 6 errors
         ",
     );
 }

@@ -3,7 +3,7 @@
 //! A kernel may say so itself. If it does not, [`team`] looks at what it does with its largest tile, and [`resident`] at what its threads then
 //! hold. The numbers are those that an H200 was fastest with, among some hundreds of others for each of softmax, RMSNorm and LayerNorm of rows of
 //! 1536 to 65536 columns, and of causal softmax, gradients and scans for what differs there. That loops of short rows hold as much as those of
-//! long ones, and how many registers they then have, follows from counts alone.
+//! long ones, how many registers they then have, and how many three products or more need, follows from counts alone.
 
 use tilewright_hardware::Arch;
 use tilewright_ir::{Func, Op, Opcode, Type, Value};
@@ -177,6 +177,8 @@ pub(super) fn resident(plan: &Plan, func: &Func) -> u32 {
     let registers = match (most, words) {
         // Sums of several products, of which one may go on while the other is used.
         _ if sums > 96 => 255,
+        // With three or more, as in gradients of attention, results of some are factors of others: next to nothing of it can go meanwhile.
+        _ if dots > 2 && sums > 32 => (u32::try_from(sums).unwrap_or(0) + words + 64).min(255),
         _ if crowded => 65536 / THREADS_OF_LOOP,
         _ if doubles >= 32 => 168,
         // Of small blocks there are many, with more registers as well.
