@@ -677,3 +677,14 @@ fn results_go_to_the_standard_output() {
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file was asked for");
 }
+
+/// A processor does a small part of a TFLOP/s, which is not 0.00.
+#[test]
+fn pictures_of_slow_machines_have_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let picture = folder.path().join("plot.svg");
+    let output = bench(&["gemm", "--device", "cpu", "--shape", "8x8x8", "--plot", picture.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&picture).unwrap();
+    assert!(text.contains(" TFLOP/s<") && !text.contains(">0.00"), "{text}");
+}

@@ -309,10 +309,11 @@ const RESULTS: &str = "f16, bf16, f32, f64, e4m3, e5m2, i8, u8 or i32";
 pub(super) const LARGEST_STRIDE: u64 = 1 << 60;
 /// Lines of a matrix are closer.
 pub(super) const LARGEST_LEADING: u64 = (1 << 32) - 1;
-/// Coordinates of the copy engine are signed and have 32 bits.
-const LARGEST_EXTENT: u32 = 0x7fff_ff00;
 
 impl Problem {
+    /// The largest m, n, k and batch: coordinates of the copy engine are signed and have 32 bits.
+    pub const LARGEST_EXTENT: u32 = 0x7fff_ff00;
+
     /// `D = A * B` for dense matrices: A row-major, B column-major (both with k contiguous, what tensor cores like best), D row-major.
     #[must_use]
     pub fn new(m: u32, n: u32, k: u32, types: Types) -> Problem {
@@ -380,8 +381,8 @@ impl Problem {
     /// epilogue cannot be computed.
     pub fn check(&self) -> Result<(), GemmError> {
         for (what, found) in [("m", self.m), ("n", self.n), ("k", self.k), ("the batch", self.batch)] {
-            if found > LARGEST_EXTENT {
-                let (found, limit) = (u64::from(found), u64::from(LARGEST_EXTENT));
+            if found > Problem::LARGEST_EXTENT {
+                let (found, limit) = (u64::from(found), u64::from(Problem::LARGEST_EXTENT));
                 return Err(GemmError::TooLarge { what, found, limit });
             }
         }

@@ -245,7 +245,8 @@ impl Gemm {
             Error::argument("the types", "none", "those of factors, sums and result", remedy)
         })?;
         let extent = |what, found: usize| {
-            let large = GemmError::TooLarge { what, found: found as u64, limit: u64::from(u32::MAX) };
+            let large =
+                GemmError::TooLarge { what, found: found as u64, limit: Problem::LARGEST_EXTENT.into() };
             u32::try_from(found).map_err(|_| large)
         };
         let [m, n, k] = self.extents;

@@ -110,12 +110,13 @@ fn step(most: f64) -> f64 {
     [5.0, 2.0].into_iter().find(|times| most / (power * times) >= 4.0).unwrap_or(1.0) * power
 }
 
-/// Three digits.
+/// Three digits; of small numbers, as processors reach of a TFLOP/s, two and the power of ten.
 pub(super) fn short(value: f64) -> String {
     match value {
         _ if value == 0.0 => "0".to_owned(),
         _ if value >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
         _ if value >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        _ if value >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.1e}"),
     }
 }
