@@ -25,7 +25,8 @@ pub use elementwise::{
 pub use exponential::{
     AxisNumber, Form, cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long,
     softmax, softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
-    softmax_masked_long, softmax_positions, softmax_positions_long, softmax_to_position,
+    softmax_masked_causal, softmax_masked_long, softmax_masked_positions, softmax_positions,
+    softmax_positions_long, softmax_to_position,
 };
 pub use in_parts::InParts;
 pub use norm::{

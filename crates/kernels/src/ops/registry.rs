@@ -11,8 +11,8 @@ use super::{
     reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long,
     rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions, scale_of, softmax,
     softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
-    softmax_masked_long, softmax_positions, softmax_positions_long, softmax_to_position, sum_columns, top_k,
-    top_k_long, top_k_sorted, transpose,
+    softmax_masked_causal, softmax_masked_long, softmax_masked_positions, softmax_positions,
+    softmax_positions_long, softmax_to_position, sum_columns, top_k, top_k_long, top_k_sorted, transpose,
 };
 use crate::Entry;
 
@@ -49,6 +49,14 @@ pub static OPERATORS: &[Entry] = &[
     }),
     entry("softmax_masked_long", "masked softmax of rows of any length of f32", || {
         softmax_masked_long::stage::<f32, f32>(Form::Probabilities, 4096)
+    }),
+    entry(
+        "softmax_masked_causal",
+        "causal softmax of what a mask shows, of rows of any length of bf16",
+        || softmax_masked_causal::stage::<bf16, bf16>(Form::Probabilities, 4096),
+    ),
+    entry("softmax_masked_positions", "log-softmax up to a position of what a mask shows, of f32", || {
+        softmax_masked_positions::stage::<f32, f32>(Form::Logarithms, 1000)
     }),
     entry("softmax_backward_long", "the gradient of causal softmax of rows of any length of bf16", || {
         softmax_backward_long::stage::<bf16, bf16>(Form::Probabilities, true, 4096)

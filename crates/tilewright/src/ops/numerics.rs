@@ -77,6 +77,7 @@ pub const BOUNDS: &[Bound] = &[
     bound("SwiGLU, GeGLU, gradient", Scale::Terms, 1.0),
     bound("sum, mean, sum of squares, norm", Scale::Terms, 1.0),
     bound("product", Scale::Result, 1.0),
+    bound("logarithm of the sum of exponentials", Scale::Terms, 1.0),
     bound("largest, smallest, argmax, top-k", Scale::Result, 0.0),
     bound("cumulative sum", Scale::Terms, 1.0),
     bound("transpose, permute, embedding, convert", Scale::Result, 0.0),

@@ -75,6 +75,17 @@ fn all_operators<T: Sample>() {
         let mask = d.upload(&mask)?;
         Softmax::new().mask(Rows::new(&mask, rows, columns)).run(d, x, y)
     });
+    for (log, by_position) in [(false, false), (true, true)] {
+        agrees::<T, f32>("causal softmax with a mask", 1e-5, same, |d, x, _, y| {
+            let (rows, columns) = x.extents();
+            let mask: Vec<bool> = (0..rows * columns).map(|i| i % 3 != 0 && i / columns != 1).collect();
+            let positions: Vec<i32> = (0..rows).map(|i| [i32::MAX, -1, 20, 0][i % 4]).collect();
+            let (mask, positions) = (d.upload(&mask)?, d.upload(&positions)?);
+            let softmax = Softmax::new().scale(-0.5).mask(Rows::new(&mask, rows, columns));
+            let softmax = if log { softmax.log() } else { softmax };
+            if by_position { softmax.positions(&positions) } else { softmax.causal(4) }.run(d, x, y)
+        });
+    }
     agrees::<T, T>("softmax, gradient", 1e-5, same, |d, x, dy, dx| Softmax::new().backward(d, x, dy, dx));
     agrees::<T, f32>(
         "cross entropy",
@@ -798,6 +809,64 @@ fn many_of_a_row_in_order() {
                 on::<bf16>(&cpu, extents, top, k),
                 "{extents:?} {top:?}"
             );
+        }
+    }
+}
+
+/// Rows of several steps that are causal and have a mask, one for all of them.
+#[test]
+fn long_causal_rows_with_a_mask() {
+    let (rows, columns) = (3, 5003);
+    let values: Vec<f32> = normals(8, rows * columns, 2.0).into_iter().map(|x| x as f32).collect();
+    let mask: Vec<bool> = (0..columns).map(|j| j % 7 != 0 && !(4000..4500).contains(&j)).collect();
+    let [cpu, found] = [Device::cpu(), machine()].map(|device| {
+        let (x, y) = (device.upload(&values).unwrap(), device.alloc::<f32>(rows * columns).unwrap());
+        let (mask, positions) = (device.upload(&mask).unwrap(), device.upload(&[4999, 4100, 3]).unwrap());
+        let softmax = Softmax::new().mask(&mask);
+        let (x, y) = (Rows::new(&x, rows, columns), Rows::new(&y, rows, columns));
+        let each = [softmax.causal(500), softmax.positions(&positions)].map(|softmax| {
+            softmax.run(&device, x, y).unwrap();
+            let (total, all) =
+                (device.alloc::<f32>(rows).unwrap(), device.alloc::<f32>(rows * columns).unwrap());
+            Reduce::Sum.rows(&device, y, &total).unwrap();
+            assert!(total.to_vec().unwrap().iter().all(|sum| (sum - 1.0).abs() < 1e-5));
+            convert(&device, y, Rows::new(&all, rows, columns)).unwrap();
+            all.to_vec().unwrap()
+        });
+        each.concat()
+    });
+    for (i, (want, found)) in cpu.iter().zip(&found).enumerate() {
+        assert!((want - found).abs() <= 1e-5 * want, "element {i} is {found}, on the CPU {want}");
+    }
+}
+
+/// Logarithms of sums of exponentials that f32 has no room for, and of infinities, in one go and by programs that share a row.
+#[test]
+fn logarithms_of_sums_of_exponentials() {
+    const INF: f32 = f32::INFINITY;
+    for device in [Device::cpu(), machine()] {
+        for columns in [5, 40_000] {
+            let padded = |start: &[f32], rest: f32| {
+                let mut row = vec![rest; columns];
+                row[columns - start.len()..].copy_from_slice(start);
+                row
+            };
+            let rows = [
+                (padded(&[1000.0, 1000.0], -INF), 1000.0 + 2f32.ln()),
+                (padded(&[-1000.0], -INF), -1000.0),
+                (padded(&[-INF], -INF), -INF),
+                (padded(&[INF, 3.0], 0.0), INF),
+                (padded(&[INF, f32::NAN], 0.0), f32::NAN),
+                (padded(&[], 0.0), (columns as f32).ln()),
+            ];
+            let x = device.upload(&rows.iter().flat_map(|(row, _)| row.clone()).collect::<Vec<_>>()).unwrap();
+            let results = device.alloc::<f32>(rows.len()).unwrap();
+            Reduce::LogSumExp.rows(&device, Rows::new(&x, rows.len(), columns), &results).unwrap();
+            for (found, (_, want)) in results.to_vec().unwrap().into_iter().zip(rows) {
+                let same = found == want || (found.is_nan() && want.is_nan());
+                let near = (found - want).abs() <= 2e-6 * want.abs();
+                assert!(same || near, "{} {columns}: {found}, expected {want}", device.name());
+            }
         }
     }
 }
