@@ -30,9 +30,9 @@ pub use exponential::{
 };
 pub use in_parts::InParts;
 pub use norm::{
-    layer_norm, layer_norm_backward, layer_norm_backward_long, layer_norm_long, rms_norm, rms_norm_adding,
-    rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long, rms_norm_long, rms_norm_quantised,
-    rms_norm_quantised_long, sum_columns,
+    layer_norm, layer_norm_adding, layer_norm_adding_long, layer_norm_backward, layer_norm_backward_long,
+    layer_norm_long, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward,
+    rms_norm_backward_long, rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, sum_columns,
 };
 pub use order::{embedding, permute, transpose};
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};

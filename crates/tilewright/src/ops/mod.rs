@@ -5,7 +5,7 @@
 //! | [`Softmax`] | softmax and log-softmax of rows, causal, masked, scaled | yes |
 //! | [`CrossEntropy`] | the loss of rows of logits, with smoothing and z-loss | yes |
 //! | [`RmsNorm`] | RMSNorm, with residual and quantised results | yes |
-//! | [`LayerNorm`] | LayerNorm | yes |
+//! | [`LayerNorm`] | LayerNorm, with residual | yes |
 //! | [`Rope`] | rotary position embedding | by its inverse |
 //! | [`Glu`] | SwiGLU and GeGLU | yes |
 //! | [`Elementwise`] | any formula of matrices, rows, columns and numbers | |

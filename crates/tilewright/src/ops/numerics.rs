@@ -71,6 +71,7 @@ pub const BOUNDS: &[Bound] = &[
     bound("RMSNorm in 8 bits, scales", Scale::Result, 3.0),
     bound("RMSNorm, gradient", Scale::Terms, 2.0),
     bound("LayerNorm", Scale::Terms, 1.0),
+    bound("LayerNorm of a sum", Scale::Terms, 3.0),
     bound("LayerNorm, gradient", Scale::Terms, 1.0),
     bound("RoPE", Scale::Terms, 1.0),
     bound("SwiGLU, GeGLU", Scale::Result, 1.0),

@@ -94,7 +94,7 @@ operators! {
     "masked-softmax", masked_softmax, "softmax of what a mask shows";
     "cross-entropy", cross_entropy, "cross entropy of logits and indices (i64), and its gradient";
     "rmsnorm", rms_norm, "RMSNorm with weights, also of a sum and to i8, and its gradient";
-    "layernorm", layer_norm, "LayerNorm with weights and biases, and its gradient";
+    "layernorm", layer_norm, "LayerNorm with weights and biases, also of a sum, and its gradient";
     "rope", rope, "rotary position embedding, by rows and by positions, and back";
     "swiglu", swiglu, "SwiGLU, and its gradient";
     "geglu", geglu, "GeGLU, and its gradient";
@@ -206,11 +206,12 @@ fn rms_norm<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 }
 
 fn layer_norm<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
-    let [x, dy, y] = on.matrices::<T, 3>()?;
+    let [x, dy, sum, y] = on.matrices::<T, 4>()?;
     let (weight, bias) = (on.alloc::<T>(on.columns)?, on.alloc::<T>(on.columns)?);
     let (dw, db) = (on.alloc(on.columns)?, on.alloc(on.columns)?);
     let norm = LayerNorm::new(1e-6).affine(&weight, &bias);
     norm.run(on.device, &x, &y)?;
+    norm.run_adding(on.device, &x, &dy, &sum, &y)?;
     if_any(norm.backward(on.device, &x, &dy, &y, &dw, &db))
 }
 

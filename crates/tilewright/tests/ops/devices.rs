@@ -106,6 +106,16 @@ fn all_operators<T: Sample>() {
         let sum = d.alloc::<T>(x.extents().0 * x.extents().1)?;
         RmsNorm::new(1e-5).run_adding(d, x, r, Rows::new(&sum, x.extents().0, x.extents().1), y)
     });
+    agrees::<T, T>("LayerNorm of a sum", 1e-5, same, |d, x, r, y| {
+        let (rows, columns) = x.extents();
+        let (sum, weight) = (d.alloc::<T>(rows * columns)?, d.upload(&vec![0.5f32; columns])?);
+        LayerNorm::new(1e-3).affine(&weight, &weight).run_adding(d, x, r, Rows::new(&sum, rows, columns), y)
+    });
+    agrees::<T, T>("the sum of LayerNorm", 0.0, same, |d, x, r, sum| {
+        let (rows, columns) = x.extents();
+        let y = d.alloc::<f32>(rows * columns)?;
+        LayerNorm::new(1e-3).run_adding(d, x, r, sum, Rows::new(&y, rows, columns))
+    });
     agrees::<T, T>("LayerNorm", 1e-5, same, |d, x, w, y| {
         LayerNorm::new(1e-5).affine(w.rows(0..1), w.rows(w.extents().0 - 1..w.extents().0)).run(d, x, y)
     });
@@ -653,6 +663,20 @@ fn rows_in_steps() {
     let sum = machine.alloc::<f32>(rows * columns).unwrap();
     let kernel = ops::rms_norm_adding_long::stage::<f32, f32, f32>(false, width);
     check("RMSNorm of a sum", kernel, &[&sx, &sx, &sw, &sum.view([rows, columns]), &sv, &1e-5f32, &0.0f32]);
+
+    // The sum in the place of the residual, and the result in that of the sum's other part.
+    let ([a, b], [sa, sb]) =
+        ([&cpu; 2].map(|d| d.upload(&values).unwrap()), [&machine; 2].map(|d| d.upload(&values).unwrap()));
+    let [av, bv] = [&a, &b].map(|buffer| Rows::new(buffer, rows, columns));
+    LayerNorm::new(1e-5).affine(&w, &w).run_adding(&cpu, av, bv, bv, av).unwrap();
+    let kernel = ops::layer_norm_adding_long::stage::<f32, f32, f32>(true, true, width);
+    let program = machine.program(&kernel.unwrap()).unwrap();
+    let [va, vb] = [&sa, &sb].map(|buffer| buffer.view([rows, columns]));
+    let arguments: &[&dyn Argument] = &[&va, &vb, &sw, &sw, &vb, &va, &1e-5f32];
+    program.launch([rows as u32, 1, 1], arguments).unwrap().expect_clean().unwrap();
+    assert_eq!(b.to_vec().unwrap(), sb.to_vec().unwrap());
+    let near = |(a, b): (f32, f32)| (a - b).abs() <= 1e-5 * (1.0 + a.abs());
+    assert!(a.to_vec().unwrap().into_iter().zip(sa.to_vec().unwrap()).all(near));
 }
 
 /// Results that take the place of an input are the same bits as elsewhere: of one number, of odd lengths, of several tiles, on all devices.
