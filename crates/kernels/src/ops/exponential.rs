@@ -352,6 +352,53 @@ pub fn softmax_masked_long<T: Padded, U: Float>(
     in_steps(numbers, x.extent(1), y, form, width);
 }
 
+/// The same over the columns of those where a mask is true that a query sees: causal as [`softmax()`] is.
+#[kernel]
+pub fn softmax_masked_causal<T: Padded, U: Float>(
+    x: View<T, 2>,
+    mask: View<bool, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    queries: Val<u32>,
+    form: Form,
+    width: u32,
+) {
+    let seen = seen_by(program_id(0), queries, x.extent(1));
+    in_steps(shown_of(x, mask, seen, scale, width), seen.min(x.extent(1)), y, form, width);
+}
+
+/// The same with a position for each row.
+#[kernel]
+pub fn softmax_masked_positions<T: Padded, U: Float>(
+    x: View<T, 2>,
+    mask: View<bool, 2>,
+    positions: View<i32, 2>,
+    y: View<U, 2>,
+    scale: Val<f32>,
+    form: Form,
+    width: u32,
+) {
+    let seen = columns_to(positions.load_scalar_unchecked((program_id(0), 0)));
+    in_steps(shown_of(x, mask, seen, scale, width), seen.min(x.extent(1)), y, form, width);
+}
+
+/// [`first_of`] a row, and of those where a mask is true.
+#[device]
+fn shown_of<T: Padded>(
+    x: View<T, 2>,
+    mask: View<bool, 2>,
+    seen: Val<u32>,
+    scale: Val<f32>,
+    width: u32,
+) -> impl Fn(Val<u32>) -> (Tile<bool>, Tile<f32>) + Copy {
+    let first = first_of(x, seen, scale, width);
+    move |step: Val<u32>| {
+        let (counts, x) = first(step);
+        let counts = counts & mask.tile([1, width]).block((program_id(0), step)).load();
+        (counts, select(counts, x, f32::NEG_INFINITY))
+    }
+}
+
 /// The numbers of the row of this program, step by step, which sees its first columns, perhaps all: which count, and -inf for the others.
 #[device]
 fn first_of<T: Padded>(

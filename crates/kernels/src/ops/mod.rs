@@ -26,13 +26,14 @@ pub use elementwise::{
 pub use exponential::{
     AxisNumber, Form, cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long,
     softmax, softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
-    softmax_masked_long, softmax_positions, softmax_positions_long, softmax_to_position,
+    softmax_masked_causal, softmax_masked_long, softmax_masked_positions, softmax_positions,
+    softmax_positions_long, softmax_to_position,
 };
 pub use in_parts::InParts;
 pub use norm::{
-    layer_norm, layer_norm_backward, layer_norm_backward_long, layer_norm_long, rms_norm, rms_norm_adding,
-    rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long, rms_norm_long, rms_norm_quantised,
-    rms_norm_quantised_long, sum_columns,
+    layer_norm, layer_norm_adding, layer_norm_adding_long, layer_norm_backward, layer_norm_backward_long,
+    layer_norm_long, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward,
+    rms_norm_backward_long, rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, sum_columns,
 };
 pub use order::{embedding, permute, transpose};
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};

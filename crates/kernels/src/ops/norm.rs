@@ -26,6 +26,13 @@ fn numbers<T: Float>(from: Place<T, 2>, columns: Val<u32>) -> (Tile<f32>, Tile<b
     (from.load().cast::<f32>(), from.positions(1).bitcast::<u32>() < columns)
 }
 
+/// The sums of two rows, and which columns are their own.
+#[device]
+fn added<T: Float>([x, residual]: [Place<T, 2>; 2], columns: Val<u32>) -> (Tile<f32>, Tile<bool>) {
+    let (x, inside) = numbers(x, columns);
+    (x + residual.load().cast::<f32>(), inside)
+}
+
 /// Distances from the mean. Columns beyond the row are zero again, as their squares are added.
 #[device]
 fn distances((x, inside): (Tile<f32>, Tile<bool>), mean: Tile<f32>) -> Tile<f32> {
@@ -289,6 +296,60 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
         let [weight, bias] = [(weight, weighted), (bias, biased)]
             .map(|(view, there)| some(view.tile(shape).block((0, step)), there));
         let result = affine::<U>(distance(step) * inverse, weight, bias);
+        y.tile(shape).block((row, step)).store(result.cast());
+    }
+}
+
+/// [`layer_norm()`] of `sum = x + residual`, which is stored, too.
+#[kernel]
+pub fn layer_norm_adding<T: Float, W: Float, U: Float>(
+    x: View<T, 2>,
+    residual: View<T, 2>,
+    weight: View<W, 2>,
+    bias: View<W, 2>,
+    sum: View<T, 2>,
+    y: View<U, 2>,
+    epsilon: Val<f32>,
+    weighted: bool,
+    biased: bool,
+    shape: [u32; 2],
+) {
+    let (i, columns) = (program_id(0), x.extent(1));
+    let (added, inside) = added([x, residual].map(|view| view.tile(shape).block((i, 0))), columns);
+    sum.tile(shape).block((i, 0)).store(added.cast());
+    let distance = distances((added, inside), mean(added, columns));
+    let normal = distance * inverse(distance * distance, columns, epsilon);
+    let [weight, bias] = [(weight, weighted), (bias, biased)]
+        .map(|(view, there)| some(view.tile([1, shape[1]]).at((0, 0)), there));
+    y.tile(shape).block((i, 0)).store(affine::<U>(normal, weight, bias).cast());
+}
+
+/// The same of rows of any length, as [`layer_norm_long()`] takes them. Nothing is stored before all is read, so that results can take the place
+/// of inputs.
+#[kernel]
+pub fn layer_norm_adding_long<T: Float, W: Float, U: Float>(
+    x: View<T, 2>,
+    residual: View<T, 2>,
+    weight: View<W, 2>,
+    bias: View<W, 2>,
+    sum: View<T, 2>,
+    y: View<U, 2>,
+    epsilon: Val<f32>,
+    weighted: bool,
+    biased: bool,
+    width: u32,
+) {
+    let (row, columns, shape) = (program_id(0), x.extent(1), [1, width]);
+    let numbers =
+        |step: Val<u32>| added([x, residual].map(|view| view.tile(shape).block((row, step))), columns);
+    let mean = mean_in_steps(|step| numbers(step).0, columns, width);
+    let inverse = inverse_in_steps(|step| distances(numbers(step), mean), columns, epsilon, width);
+    for step in 0..columns.div_ceil(width) {
+        let numbers = numbers(step);
+        sum.tile(shape).block((row, step)).store(numbers.0.cast());
+        let [weight, bias] = [(weight, weighted), (bias, biased)]
+            .map(|(view, there)| some(view.tile(shape).block((0, step)), there));
+        let result = affine::<U>(distances(numbers, mean) * inverse, weight, bias);
         y.tile(shape).block((row, step)).store(result.cast());
     }
 }

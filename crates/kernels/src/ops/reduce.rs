@@ -26,13 +26,21 @@ pub enum Kind {
     Norm,
     /// The root of the sum.
     Root,
+    /// The logarithm of the sum of exponentials.
+    LogSumExp,
+}
+
+/// What numbers are taken relative to, of which this is the largest: itself, if it is finite.
+#[device]
+fn reference(most: Tile<f32>) -> Tile<f32> {
+    select(most.abs() == f32::INFINITY, 0.0f32, most)
 }
 
 impl Kind {
     /// What a number that is not there counts as.
     fn nothing<T: Padded>(self) -> T {
         match self {
-            Kind::Max => T::LOWEST,
+            Kind::Max | Kind::LogSumExp => T::LOWEST,
             Kind::Min => T::HIGHEST,
             Kind::Product => T::ONE,
             _ => T::ZERO,
@@ -54,6 +62,10 @@ impl Kind {
             Kind::Product => a * b,
             Kind::Max | Kind::AbsMax => a.maximum(b),
             Kind::Min => a.minimum(b),
+            Kind::LogSumExp => {
+                let shift = reference(a.maximum(b));
+                ((a - shift).exp() + (b - shift).exp()).log() + shift
+            }
             _ => a + b,
         }
     }
@@ -67,6 +79,10 @@ impl Kind {
             Kind::Product => x.product(1),
             Kind::Max | Kind::AbsMax => x.max(1),
             Kind::Min => x.min(1),
+            Kind::LogSumExp => {
+                let shift = reference(x.max(1));
+                (x - shift).exp().sum(1).log() + shift
+            }
         }
     }
 }

@@ -6,13 +6,14 @@ use tilewright_lang::{Error, Kernel, bf16};
 use super::{
     Activation, Form, InParts, Kind, Pairs, Tiling, arg_of_ranks, arg_rows, arg_steps, convert,
     cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long, cumulative_sum,
-    cumulative_sum_long, dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_backward,
-    layer_norm_backward_long, layer_norm_long, permute, quantise_by, quantise_rows, reduce_rows,
-    reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long,
-    rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions, scale_of, softmax,
-    softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
-    softmax_masked_long, softmax_positions, softmax_positions_long, softmax_to_position, sum_columns, top_k,
-    top_k_at_last, top_k_long, top_k_of_parts, top_k_of_ranks, top_k_sorted, transpose,
+    cumulative_sum_long, dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_adding,
+    layer_norm_adding_long, layer_norm_backward, layer_norm_backward_long, layer_norm_long, permute,
+    quantise_by, quantise_rows, reduce_rows, reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long,
+    rms_norm_backward, rms_norm_backward_long, rms_norm_long, rms_norm_quantised, rms_norm_quantised_long,
+    rope, rope_positions, scale_of, softmax, softmax_backward, softmax_backward_long, softmax_causal,
+    softmax_long, softmax_masked, softmax_masked_causal, softmax_masked_long, softmax_masked_positions,
+    softmax_positions, softmax_positions_long, softmax_to_position, sum_columns, top_k, top_k_at_last,
+    top_k_long, top_k_of_parts, top_k_of_ranks, top_k_sorted, transpose,
 };
 use crate::Entry;
 
@@ -49,6 +50,14 @@ pub static OPERATORS: &[Entry] = &[
     }),
     entry("softmax_masked_long", "masked softmax of rows of any length of f32", || {
         softmax_masked_long::stage::<f32, f32>(Form::Probabilities, 4096)
+    }),
+    entry(
+        "softmax_masked_causal",
+        "causal softmax of what a mask shows, of rows of any length of bf16",
+        || softmax_masked_causal::stage::<bf16, bf16>(Form::Probabilities, 4096),
+    ),
+    entry("softmax_masked_positions", "log-softmax up to a position of what a mask shows, of f32", || {
+        softmax_masked_positions::stage::<f32, f32>(Form::Logarithms, 1000)
     }),
     entry("softmax_backward_long", "the gradient of causal softmax of rows of any length of bf16", || {
         softmax_backward_long::stage::<bf16, bf16>(Form::Probabilities, true, 4096)
@@ -102,6 +111,12 @@ pub static OPERATORS: &[Entry] = &[
     }),
     entry("layer_norm_long", "LayerNorm of rows of any length of f32", || {
         layer_norm_long::stage::<f32, f32, f32>(true, true, 4096)
+    }),
+    entry("layer_norm_adding", "LayerNorm of sums in rows of 4096 bf16", || {
+        layer_norm_adding::stage::<bf16, f32, bf16>(true, true, [1, 4096])
+    }),
+    entry("layer_norm_adding_long", "LayerNorm of sums in rows of any length of bf16", || {
+        layer_norm_adding_long::stage::<bf16, f32, bf16>(true, true, 4096)
     }),
     entry("layer_norm_backward", "the gradient of LayerNorm of rows of 1536 f32", || {
         layer_norm_backward::stage::<f32, f32, f32>(true, 1536)

@@ -9,6 +9,9 @@ use tilewright_sim::{SimError, Simulator};
 use super::{Error, NumberItem, Rows};
 use crate::device::{Device, DeviceError, DynBuffer, Item};
 
+/// Elements for which it takes longer to wake other cores than to do the work.
+const FEW: usize = 1024;
+
 /// A matrix without gaps.
 #[derive(Clone, Debug)]
 pub(super) struct Grid<T> {
@@ -35,7 +38,11 @@ impl<T: Copy + Send> Grid<T> {
     /// Not generic over the work: rayon's machinery is long, and this way it is compiled once for each type of elements.
     fn share_rows(&mut self, work: &(dyn Fn(usize, &mut [T]) + Sync)) {
         let columns = self.columns.max(1);
-        self.values.par_chunks_mut(columns).enumerate().for_each(|(row, values)| work(row, values));
+        if self.values.len() <= FEW {
+            self.values.chunks_mut(columns).enumerate().for_each(|(row, values)| work(row, values));
+        } else {
+            self.values.par_chunks_mut(columns).enumerate().for_each(|(row, values)| work(row, values));
+        }
     }
 }
 
@@ -44,6 +51,12 @@ pub(super) fn per_row<T: Send>(rows: usize, value: impl Fn(usize) -> T + Send + 
     // As in `share_rows`.
     let value: &(dyn Fn(usize) -> T + Sync) = &value;
     Grid { values: (0..rows).into_par_iter().map(value).collect(), columns: 1 }
+}
+
+/// What becomes of each number, by all cores.
+fn each<A: Copy + Sync, B: Send>(values: &[A], of: fn(A) -> B) -> Vec<B> {
+    let one = |value: &A| of(*value);
+    if values.len() <= FEW { values.iter().map(one).collect() } else { values.par_iter().map(one).collect() }
 }
 
 /// The memory of a device that is this computer.
@@ -83,7 +96,7 @@ impl Host<'_> {
     /// The same as f32.
     pub(super) fn numbers<T: NumberItem>(&self, rows: &Rows<'_, T>) -> Result<Grid<f32>, Error> {
         let Grid { values, columns } = self.read(rows)?;
-        Ok(Grid { values: values.into_par_iter().map(T::to_f32).collect(), columns })
+        Ok(Grid { values: each(&values, T::to_f32), columns })
     }
 
     /// Puts elements where they belong; what lies between them stays as it is.
@@ -111,8 +124,7 @@ impl Host<'_> {
         rows: &Rows<'_, T>,
         grid: &Grid<f32>,
     ) -> Result<(), Error> {
-        let values = grid.values.par_iter().map(|&value| T::from_f32(value)).collect();
-        self.write(rows, &Grid { values, columns: grid.columns })
+        self.write(rows, &Grid { values: each(&grid.values, T::from_f32), columns: grid.columns })
     }
 }
 

@@ -1,13 +1,15 @@
 //! [`LayerNorm`]: rows with their mean taken away, divided by their standard deviation.
 //!
-//! `y = (x - mean) * rsqrt(variance + epsilon) * weight + bias` for each row, with the variance as the mean of `(x - mean)^2`.
+//! `y = (x - mean) * rsqrt(variance + epsilon) * weight + bias` for each row, with the variance as the mean of `(x - mean)^2`, perhaps of
+//! `x + residual`.
 //!
+//! * The sum `x + residual` is kept in f32 for the norm, and rounded once where it is stored.
 //! * NaN or infinity in a row makes the row NaN. A row of equal numbers is `bias` where `epsilon` is above zero.
 //! * Kernels square in f32: where numbers are farther than about 1e19 from the mean the variance is infinite, and the row becomes `bias`. The
 //!   CPU squares in f64, which is right for all.
 //! * No rows: nothing is written but gradients of weights and biases, which are 0. No columns: nothing is written.
 //!
-//! Works in place: `y` may be exactly `x`, and `dx` exactly `x` or `dy`.
+//! Works in place: `y` and `sum` may be exactly `x` or `residual`, and `dx` exactly `x` or `dy`.
 
 use std::marker::PhantomData;
 
@@ -111,34 +113,34 @@ impl<W: FloatItem, S> LayerNorm<'_, W, S> {
         x: impl Into<Rows<'r, T>>,
         y: impl Into<Rows<'r, U>>,
     ) -> Result<(), Error> {
-        let (x, y) = (x.into(), y.into());
-        let (_, columns) = x.extents();
-        let mut operands = Operands::on(device);
-        operands.input("x", &x)?;
-        let norm = self.fitted(&mut operands, columns)?;
-        operands.result_like("y", &y, &x)?;
-        if device.kind() != DeviceKind::Cpu {
-            let flags = (norm.weight.is_some(), norm.bias.is_some());
-            return match (norm.weight.or(norm.bias), norm.bias.or(norm.weight)) {
-                (Some(weight), Some(bias)) => norm.launch(device, &x, (&weight, &bias), &y, flags),
-                // Nobody reads them.
-                _ => norm.launch(device, &x, (&x, &x), &y, flags),
-            };
-        }
-        on_cpu(device, |mut host| {
-            let mut grid = host.numbers(&x)?;
-            let weight = norm.weight.map(|w| host.numbers(&w)).transpose()?;
-            let bias = norm.bias.map(|b| host.numbers(&b)).transpose()?;
-            grid.each_row(|_, row| {
-                let (mean, inverse) = norm.moments(row);
-                for (j, x) in row.iter_mut().enumerate() {
-                    let weight = weight.as_ref().map_or(1.0, |w| f64::from(w.values[j]));
-                    let bias = bias.as_ref().map_or(0.0, |b| f64::from(b.values[j]));
-                    *x = rounded((f64::from(*x) - mean) * inverse * weight + bias);
-                }
-            });
-            host.write_numbers(&y, &grid)
-        })
+        self.floats(device, x.into(), None, y.into())
+    }
+
+    /// Computes `sum = x + residual`, and `y` from it.
+    ///
+    /// ```
+    /// use tilewright::ops::{LayerNorm, Rows};
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::cpu();
+    /// let (x, residual) = (device.upload(&[1.0f32, 2.0])?, device.upload(&[0.0f32, 1.0])?);
+    /// let y = device.alloc::<f32>(2)?;
+    /// LayerNorm::new(0.0).run_adding(&device, &x, &residual, &residual, &y)?; // the sum takes the place of the residual
+    /// assert_eq!((residual.to_vec()?, y.to_vec()?), (vec![1.0, 3.0], vec![-1.0, 1.0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the operands do not fit together, or the device fails.
+    pub fn run_adding<'r, T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: impl Into<Rows<'r, T>>,
+        residual: impl Into<Rows<'r, T>>,
+        sum: impl Into<Rows<'r, T>>,
+        y: impl Into<Rows<'r, U>>,
+    ) -> Result<(), Error> {
+        self.floats(device, x.into(), Some((residual.into(), sum.into())), y.into())
     }
 
     /// Computes the gradient `dx` of `x` from that of the result, and adds up those of weights and biases over all rows, `dw` and `db`.
@@ -205,25 +207,87 @@ impl<W: FloatItem, S> LayerNorm<'_, W, S> {
         })
     }
 
+    fn floats<T: FloatItem, U: FloatItem>(
+        &self,
+        device: &Device,
+        x: Rows<'_, T>,
+        residual: Option<(Rows<'_, T>, Rows<'_, T>)>,
+        y: Rows<'_, U>,
+    ) -> Result<(), Error> {
+        let mut operands = Operands::on(device);
+        operands.input("x", &x)?;
+        let norm = self.fitted(&mut operands, x.extents().1)?;
+        if let Some((residual, sum)) = &residual {
+            operands.input_like("residual", residual, &x)?;
+            operands.result_like("sum", sum, &x)?;
+        }
+        operands.result_like("y", &y, &x)?;
+        if device.kind() != DeviceKind::Cpu {
+            return match (norm.weight.or(norm.bias), norm.bias.or(norm.weight)) {
+                (Some(weight), Some(bias)) => {
+                    norm.launch(device, &x, residual.as_ref(), (&weight, &bias), &y)
+                }
+                // Nobody reads them.
+                _ => norm.launch(device, &x, residual.as_ref(), (&x, &x), &y),
+            };
+        }
+        on_cpu(device, |mut host| {
+            let mut grid = host.numbers(&x)?;
+            let weight = norm.weight.map(|w| host.numbers(&w)).transpose()?;
+            let bias = norm.bias.map(|b| host.numbers(&b)).transpose()?;
+            if let Some((residual, sum)) = &residual {
+                let added = host.numbers(residual)?;
+                grid.values.iter_mut().zip(&added.values).for_each(|(x, r)| *x += r);
+                host.write_numbers(sum, &grid)?;
+            }
+            grid.each_row(|_, row| {
+                let (mean, inverse) = norm.moments(row);
+                for (j, x) in row.iter_mut().enumerate() {
+                    let weight = weight.as_ref().map_or(1.0, |w| f64::from(w.values[j]));
+                    let bias = bias.as_ref().map_or(0.0, |b| f64::from(b.values[j]));
+                    *x = rounded((f64::from(*x) - mean) * inverse * weight + bias);
+                }
+            });
+            host.write_numbers(&y, &grid)
+        })
+    }
+
     fn launch<T: FloatItem, V: FloatItem, U: FloatItem>(
         &self,
         device: &Device,
         x: &Rows<'_, T>,
+        residual: Option<&(Rows<'_, T>, Rows<'_, T>)>,
         (weight, bias): (&Rows<'_, V>, &Rows<'_, V>),
         y: &Rows<'_, U>,
-        (weighted, biased): (bool, bool),
     ) -> Result<(), Error> {
-        let (whole, shape) = rows_or_steps(device, x.extents(), 1);
-        let elements = [T::ELEMENT, V::ELEMENT, U::ELEMENT];
-        let name = if whole { "layer_norm" } else { "layer_norm_long" };
-        let key = key(name, &elements, &[weighted.into(), biased.into()], shape);
+        let (weighted, biased) = (self.weight.is_some(), self.bias.is_some());
+        // Two rows are read at a time where they are added.
+        let (whole, shape) = rows_or_steps(device, x.extents(), if residual.is_some() { 2 } else { 1 });
+        let (elements, settings) = ([T::ELEMENT, V::ELEMENT, U::ELEMENT], [weighted.into(), biased.into()]);
         let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
-        let arguments: &[&dyn Argument] =
-            &[&x.tensor(), &weight.tensor(), &bias.tensor(), &y.tensor(), &self.epsilon];
-        launch(device, &key, programs, arguments, || match whole {
-            true => kernels::layer_norm::stage::<T, V, U>(weighted, biased, shape),
-            false => kernels::layer_norm_long::stage::<T, V, U>(weighted, biased, STEP),
-        })
+        let (from, weight, bias, to) = (x.tensor(), weight.tensor(), bias.tensor(), y.tensor());
+        match residual {
+            Some((residual, sum)) => {
+                let name = if whole { "layer_norm_adding" } else { "layer_norm_adding_long" };
+                let key = key(name, &elements, &settings, shape);
+                let (residual, sum) = (residual.tensor(), sum.tensor());
+                let arguments: &[&dyn Argument] =
+                    &[&from, &residual, &weight, &bias, &sum, &to, &self.epsilon];
+                launch(device, &key, programs, arguments, || match whole {
+                    true => kernels::layer_norm_adding::stage::<T, V, U>(weighted, biased, shape),
+                    false => kernels::layer_norm_adding_long::stage::<T, V, U>(weighted, biased, STEP),
+                })
+            }
+            None => {
+                let name = if whole { "layer_norm" } else { "layer_norm_long" };
+                let key = key(name, &elements, &settings, shape);
+                let arguments: &[&dyn Argument] = &[&from, &weight, &bias, &to, &self.epsilon];
+                launch(device, &key, programs, arguments, || match whole {
+                    true => kernels::layer_norm::stage::<T, V, U>(weighted, biased, shape),
+                    false => kernels::layer_norm_long::stage::<T, V, U>(weighted, biased, STEP),
+                })
+            }
+        }
     }
 
     fn launch_backward<T: FloatItem, V: FloatItem, U: FloatItem>(

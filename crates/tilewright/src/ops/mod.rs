@@ -5,7 +5,7 @@
 //! | [`Softmax`] | softmax and log-softmax of rows, causal, masked, scaled | yes |
 //! | [`CrossEntropy`] | the loss of rows of logits, with smoothing and z-loss | yes |
 //! | [`RmsNorm`] | RMSNorm, with residual and quantised results | yes |
-//! | [`LayerNorm`] | LayerNorm | yes |
+//! | [`LayerNorm`] | LayerNorm, with residual | yes |
 //! | [`Rope`] | rotary position embedding | by its inverse |
 //! | [`Glu`] | SwiGLU and GeGLU | yes |
 //! | [`Elementwise`] | any formula of matrices, rows, columns and numbers | |
@@ -56,8 +56,8 @@
 //! * What is added up over few long rows, or over all elements, is shared by up to 1024 programs; so are sums over all rows by up to 528.
 //!   Nothing is added up atomically: a result has the same bits each time, on one kind of chip.
 //! * Causal softmax reads of a row what its query sees, and no more.
-//! * [`NoKernel`](Error::NoKernel) is the answer where a kernel is missing: softmax that is causal and has a mask, functions of more than
-//!   three matrices, and RoPE of heads of more than 4096 numbers.
+//! * [`NoKernel`](Error::NoKernel) is the answer where a kernel is missing: functions of more than three matrices, and RoPE of heads of more
+//!   than 4096 numbers.
 
 mod convert;
 mod cpu;

@@ -7,6 +7,7 @@
 //! * NaN or infinity makes the scale NaN or infinite, and what the results stand for NaN.
 //! * With a scale that is [given](Quantise::with_scale), results are nearest to `x * (1 / scale)`, and the largest number of the type for
 //!   anything beyond; i8 has -127 to 127, and 0 for NaN.
+//! * A scale for each block of columns, such as 1 x 128, is one for each row of [groups](Rows::groups).
 //!
 //! Results are in memory of their own.
 

@@ -5,7 +5,7 @@
 //! | sum, sum of squares | 0 | NaN |
 //! | mean | NaN | NaN |
 //! | product | 1 | NaN |
-//! | largest | -inf | NaN |
+//! | largest, logarithm of the sum of exponentials | -inf | NaN |
 //! | smallest | +inf | NaN |
 //! | largest absolute value, Euclidean norm | 0 | NaN |
 //! | index of the largest or smallest | `u32::MAX` | the first NaN |
@@ -54,6 +54,9 @@ pub enum Reduce {
     SumSquares,
     /// The root of the sum of squares.
     Norm,
+    /// The logarithm of the sum of exponentials, which no exponential is too large or too small for. Infinite numbers are what they are
+    /// elsewhere: +inf gives +inf, and nothing but -inf gives -inf.
+    LogSumExp,
 }
 
 impl Reduce {
@@ -67,6 +70,7 @@ impl Reduce {
         Reduce::AbsMax,
         Reduce::SumSquares,
         Reduce::Norm,
+        Reduce::LogSumExp,
     ];
 
     /// Of each row of `x`.
@@ -148,6 +152,7 @@ impl Reduce {
             Reduce::AbsMax => Kind::AbsMax,
             Reduce::SumSquares => Kind::SumSquares,
             Reduce::Norm => Kind::Norm,
+            Reduce::LogSumExp => Kind::LogSumExp,
         }
     }
 
@@ -163,6 +168,11 @@ impl Reduce {
             Reduce::AbsMax => largest(std::iter::once(0.0).chain(all().map(f32::abs))).into(),
             Reduce::SumSquares => squares(),
             Reduce::Norm => squares().sqrt(),
+            Reduce::LogSumExp => {
+                let most = f64::from(largest(all()));
+                let shift = if most.is_infinite() { 0.0 } else { most };
+                all().map(|x| (f64::from(x) - shift).exp()).sum::<f64>().ln() + shift
+            }
         }
     }
 }

@@ -91,16 +91,16 @@ operators! {
     "softmax", softmax, "softmax, and its gradient";
     "log-softmax", log_softmax, "log-softmax, and its gradient";
     "causal-softmax", causal_softmax, "causal softmax, by queries and by positions, and the gradient of the first";
-    "masked-softmax", masked_softmax, "softmax of what a mask shows";
+    "masked-softmax", masked_softmax, "softmax of what a mask shows, also causal, by queries and by positions";
     "cross-entropy", cross_entropy, "cross entropy of logits and indices (i64), and its gradient";
     "rmsnorm", rms_norm, "RMSNorm with weights, also of a sum and to i8, and its gradient";
-    "layernorm", layer_norm, "LayerNorm with weights and biases, and its gradient";
+    "layernorm", layer_norm, "LayerNorm with weights and biases, also of a sum, and its gradient";
     "rope", rope, "rotary position embedding, by rows and by positions, and back";
     "swiglu", swiglu, "SwiGLU, and its gradient";
     "geglu", geglu, "GeGLU, and its gradient";
     "reduce", reduce, "sums of rows and of all, in f32";
     "argmax", arg_max, "where the largest of each row is";
-    "topk", top_k, "the 8 largest of each row";
+    "topk", top_k, "the 8 and the 64 largest of each row";
     "scan", scan, "cumulative sums of rows";
     "transpose", transposed, "transpose";
     "permute", permuted, "heads of tokens become tokens of heads";
@@ -182,8 +182,12 @@ fn causal_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 
 fn masked_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
     let [x, y] = on.matrices::<T, 2>()?;
-    let [mask] = on.matrices::<bool, 1>()?;
-    Softmax::new().mask(&mask).run(on.device, &x, &y)
+    let ([mask], positions) = (on.matrices::<bool, 1>()?, on.alloc(on.rows)?);
+    let masked = Softmax::new().mask(&mask);
+    for softmax in [masked, masked.causal(on.rows), masked.positions(&positions)] {
+        softmax.run(on.device, &x, &y)?;
+    }
+    Ok(())
 }
 
 fn cross_entropy<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
@@ -206,11 +210,12 @@ fn rms_norm<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 }
 
 fn layer_norm<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
-    let [x, dy, y] = on.matrices::<T, 3>()?;
+    let [x, dy, sum, y] = on.matrices::<T, 4>()?;
     let (weight, bias) = (on.alloc::<T>(on.columns)?, on.alloc::<T>(on.columns)?);
     let (dw, db) = (on.alloc(on.columns)?, on.alloc(on.columns)?);
     let norm = LayerNorm::new(1e-6).affine(&weight, &bias);
     norm.run(on.device, &x, &y)?;
+    norm.run_adding(on.device, &x, &dy, &sum, &y)?;
     if_any(norm.backward(on.device, &x, &dy, &y, &dw, &db))
 }
 
@@ -254,10 +259,12 @@ fn arg_max<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 }
 
 fn top_k<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
-    let k = on.columns.min(8);
     let [x] = on.matrices::<T, 1>()?;
-    let (values, places) = (on.alloc(on.rows * k)?, on.alloc(on.rows * k)?);
-    TopK::new(k).run(on.device, &x, Rows::new(&values, on.rows, k), Rows::new(&places, on.rows, k))
+    for k in [8, 64].map(|k| on.columns.min(k)) {
+        let (values, places) = (on.alloc(on.rows * k)?, on.alloc(on.rows * k)?);
+        TopK::new(k).run(on.device, &x, Rows::new(&values, on.rows, k), Rows::new(&places, on.rows, k))?;
+    }
+    Ok(())
 }
 
 fn scan<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {

@@ -41,19 +41,37 @@ pub struct Rows<'a, T> {
     missing: Option<Missing>,
 }
 
-/// A range that is none of the matrix.
+/// What is no part of the matrix.
 #[derive(Clone, Copy)]
-struct Missing {
-    what: &'static str,
-    start: usize,
-    end: usize,
-    of: usize,
+enum Missing {
+    /// A range of so many rows or columns.
+    Range { what: &'static str, start: usize, end: usize, of: usize },
+    /// Groups of so many columns.
+    Groups(usize),
 }
 
 impl Missing {
     fn of(what: &'static str, range: &Range<usize>, of: usize) -> Option<Missing> {
         let inside = range.start <= range.end && range.end <= of;
-        (!inside).then_some(Missing { what, start: range.start, end: range.end, of })
+        (!inside).then_some(Missing::Range { what, start: range.start, end: range.end, of })
+    }
+
+    /// Why the operand of this name is refused.
+    fn refused(self, name: &'static str) -> Error {
+        match self {
+            Missing::Range { what, start, end, of } => Error::argument(
+                name,
+                format!("{what} {start}..{end}"),
+                format!("a range of the {of} {what} that there are"),
+                "check its ends",
+            ),
+            Missing::Groups(columns) => Error::argument(
+                name,
+                format!("groups of {columns}"),
+                "whole groups in rows without gaps",
+                "give a divisor of the columns, or copy the rows together",
+            ),
+        }
     }
 }
 
@@ -123,6 +141,38 @@ impl<'a, T: Item> Rows<'a, T> {
         let missing = self.missing.or(Missing::of("rows", &range, self.rows));
         let rows = range.end.saturating_sub(range.start);
         Rows { rows, missing, ..self.offset(range.start.saturating_mul(self.row_stride)) }
+    }
+
+    /// Groups of so many columns as rows of their own, in the same memory: what operators do to rows, they then do to heads of a token, or to
+    /// blocks of numbers that share a scale. Rows must be whole groups, without a gap from one row to the next. Whether they are is
+    /// looked at when they are used.
+    ///
+    /// ```
+    /// use tilewright::ops::{Quantise, Rows};
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::cpu();
+    /// let (rows, columns, group) = (4, 512, 128);
+    /// let x = device.upload(&vec![1.0f32; rows * columns])?;
+    /// let (q, scales) = (device.alloc::<E4m3>(rows * columns)?, device.alloc::<f32>(rows * columns / group)?);
+    /// let (x, q) = (Rows::new(&x, rows, columns), Rows::new(&q, rows, columns));
+    /// assert_eq!(x.groups(group).extents(), (16, 128));
+    /// Quantise::per_row().run(&device, x.groups(group), q.groups(group), &scales)?; // a scale for each 1 x 128
+    ///
+    /// let error = Quantise::per_row().run(&device, x.groups(100), q.groups(100), &scales).unwrap_err();
+    /// assert!(error.to_string().starts_with("`x`: found groups of 100, expected whole groups in rows without gaps"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn groups(self, columns: usize) -> Rows<'a, T> {
+        let whole = columns > 0 && self.columns.is_multiple_of(columns);
+        let follow = self.rows <= 1 || self.row_stride == self.columns.saturating_mul(self.column_stride);
+        if !whole || !follow {
+            let missing = self.missing.or(Some(Missing::Groups(columns)));
+            return Rows { columns, missing, ..self };
+        }
+        let rows = self.rows.saturating_mul(self.columns / columns);
+        Rows { rows, columns, row_stride: columns.saturating_mul(self.column_stride), ..self }
     }
 
     /// Rows as columns and columns as rows, in the same memory.
@@ -380,14 +430,8 @@ impl<'d> Operands<'d> {
             let found = "a buffer of another device";
             return Err(Error::argument(name, found, "one of this", "upload the data here"));
         }
-        if let Some(Missing { what, start, end, of }) = rows.missing {
-            let found = format!("{what} {start}..{end}");
-            return Err(Error::argument(
-                name,
-                found,
-                format!("a range of the {of} {what} that there are"),
-                "check its ends",
-            ));
+        if let Some(missing) = rows.missing {
+            return Err(missing.refused(name));
         }
         let most = rows.rows.max(rows.columns);
         if u32::try_from(most).is_err() {

@@ -210,6 +210,7 @@ impl<'a> Softmax<'a> {
         let count = |shape| [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
         let (from, to) = (x.tensor(), y.tensor());
         let step = [1, STEP];
+        let part = [1, u32::try_from(x.extents().1).unwrap_or(STEP).clamp(1, STEP)];
         // One row by a program, of which not all columns may be seen.
         let row = |width: u32| InParts::of(width, T::ELEMENT.bytes(), device.arch().supports(Arch::SM_90));
         let falls = self.scale < 0.0;
@@ -270,7 +271,22 @@ impl<'a> Softmax<'a> {
                     kernels::softmax_masked_long::stage::<T, U>(form, STEP)
                 })
             }
-            _ => Err(Error::no_kernel("softmax that is causal and has a mask", device)),
+            // Both: in steps, of which short rows take one.
+            (Sees::Causal(_), Some(mask), _) => {
+                let key = key("softmax_masked_causal", &elements, &settings, part);
+                let arguments: &[&dyn Argument] = &[&from, &mask.tensor(), &to, &self.scale, &queries];
+                launch(device, &key, count(part), arguments, || {
+                    kernels::softmax_masked_causal::stage::<T, U>(form, part[1])
+                })
+            }
+            (Sees::Positions(positions), Some(mask), _) => {
+                let key = key("softmax_masked_positions", &elements, &settings, part);
+                let arguments: &[&dyn Argument] =
+                    &[&from, &mask.tensor(), &positions.tensor(), &to, &self.scale];
+                launch(device, &key, count(part), arguments, || {
+                    kernels::softmax_masked_positions::stage::<T, U>(form, part[1])
+                })
+            }
         }
     }
 

@@ -75,6 +75,17 @@ fn all_operators<T: Sample>() {
         let mask = d.upload(&mask)?;
         Softmax::new().mask(Rows::new(&mask, rows, columns)).run(d, x, y)
     });
+    for (log, by_position) in [(false, false), (true, true)] {
+        agrees::<T, f32>("causal softmax with a mask", 1e-5, same, |d, x, _, y| {
+            let (rows, columns) = x.extents();
+            let mask: Vec<bool> = (0..rows * columns).map(|i| i % 3 != 0 && i / columns != 1).collect();
+            let positions: Vec<i32> = (0..rows).map(|i| [i32::MAX, -1, 20, 0][i % 4]).collect();
+            let (mask, positions) = (d.upload(&mask)?, d.upload(&positions)?);
+            let softmax = Softmax::new().scale(-0.5).mask(Rows::new(&mask, rows, columns));
+            let softmax = if log { softmax.log() } else { softmax };
+            if by_position { softmax.positions(&positions) } else { softmax.causal(4) }.run(d, x, y)
+        });
+    }
     agrees::<T, T>("softmax, gradient", 1e-5, same, |d, x, dy, dx| Softmax::new().backward(d, x, dy, dx));
     agrees::<T, f32>(
         "cross entropy",
@@ -94,6 +105,16 @@ fn all_operators<T: Sample>() {
     agrees::<T, T>("RMSNorm of a sum", 1e-5, same, |d, x, r, y| {
         let sum = d.alloc::<T>(x.extents().0 * x.extents().1)?;
         RmsNorm::new(1e-5).run_adding(d, x, r, Rows::new(&sum, x.extents().0, x.extents().1), y)
+    });
+    agrees::<T, T>("LayerNorm of a sum", 1e-5, same, |d, x, r, y| {
+        let (rows, columns) = x.extents();
+        let (sum, weight) = (d.alloc::<T>(rows * columns)?, d.upload(&vec![0.5f32; columns])?);
+        LayerNorm::new(1e-3).affine(&weight, &weight).run_adding(d, x, r, Rows::new(&sum, rows, columns), y)
+    });
+    agrees::<T, T>("the sum of LayerNorm", 0.0, same, |d, x, r, sum| {
+        let (rows, columns) = x.extents();
+        let y = d.alloc::<f32>(rows * columns)?;
+        LayerNorm::new(1e-3).run_adding(d, x, r, sum, Rows::new(&y, rows, columns))
     });
     agrees::<T, T>("LayerNorm", 1e-5, same, |d, x, w, y| {
         LayerNorm::new(1e-5).affine(w.rows(0..1), w.rows(w.extents().0 - 1..w.extents().0)).run(d, x, y)
@@ -642,6 +663,20 @@ fn rows_in_steps() {
     let sum = machine.alloc::<f32>(rows * columns).unwrap();
     let kernel = ops::rms_norm_adding_long::stage::<f32, f32, f32>(false, width);
     check("RMSNorm of a sum", kernel, &[&sx, &sx, &sw, &sum.view([rows, columns]), &sv, &1e-5f32, &0.0f32]);
+
+    // The sum in the place of the residual, and the result in that of the sum's other part.
+    let ([a, b], [sa, sb]) =
+        ([&cpu; 2].map(|d| d.upload(&values).unwrap()), [&machine; 2].map(|d| d.upload(&values).unwrap()));
+    let [av, bv] = [&a, &b].map(|buffer| Rows::new(buffer, rows, columns));
+    LayerNorm::new(1e-5).affine(&w, &w).run_adding(&cpu, av, bv, bv, av).unwrap();
+    let kernel = ops::layer_norm_adding_long::stage::<f32, f32, f32>(true, true, width);
+    let program = machine.program(&kernel.unwrap()).unwrap();
+    let [va, vb] = [&sa, &sb].map(|buffer| buffer.view([rows, columns]));
+    let arguments: &[&dyn Argument] = &[&va, &vb, &sw, &sw, &vb, &va, &1e-5f32];
+    program.launch([rows as u32, 1, 1], arguments).unwrap().expect_clean().unwrap();
+    assert_eq!(b.to_vec().unwrap(), sb.to_vec().unwrap());
+    let near = |(a, b): (f32, f32)| (a - b).abs() <= 1e-5 * (1.0 + a.abs());
+    assert!(a.to_vec().unwrap().into_iter().zip(sa.to_vec().unwrap()).all(near));
 }
 
 /// Results that take the place of an input are the same bits as elsewhere: of one number, of odd lengths, of several tiles, on all devices.
@@ -807,6 +842,64 @@ fn many_of_a_row_in_order() {
                 on::<bf16>(&cpu, extents, top, k),
                 "{extents:?} {top:?}"
             );
+        }
+    }
+}
+
+/// Rows of several steps that are causal and have a mask, one for all of them.
+#[test]
+fn long_causal_rows_with_a_mask() {
+    let (rows, columns) = (3, 5003);
+    let values: Vec<f32> = normals(8, rows * columns, 2.0).into_iter().map(|x| x as f32).collect();
+    let mask: Vec<bool> = (0..columns).map(|j| j % 7 != 0 && !(4000..4500).contains(&j)).collect();
+    let [cpu, found] = [Device::cpu(), machine()].map(|device| {
+        let (x, y) = (device.upload(&values).unwrap(), device.alloc::<f32>(rows * columns).unwrap());
+        let (mask, positions) = (device.upload(&mask).unwrap(), device.upload(&[4999, 4100, 3]).unwrap());
+        let softmax = Softmax::new().mask(&mask);
+        let (x, y) = (Rows::new(&x, rows, columns), Rows::new(&y, rows, columns));
+        let each = [softmax.causal(500), softmax.positions(&positions)].map(|softmax| {
+            softmax.run(&device, x, y).unwrap();
+            let (total, all) =
+                (device.alloc::<f32>(rows).unwrap(), device.alloc::<f32>(rows * columns).unwrap());
+            Reduce::Sum.rows(&device, y, &total).unwrap();
+            assert!(total.to_vec().unwrap().iter().all(|sum| (sum - 1.0).abs() < 1e-5));
+            convert(&device, y, Rows::new(&all, rows, columns)).unwrap();
+            all.to_vec().unwrap()
+        });
+        each.concat()
+    });
+    for (i, (want, found)) in cpu.iter().zip(&found).enumerate() {
+        assert!((want - found).abs() <= 1e-5 * want, "element {i} is {found}, on the CPU {want}");
+    }
+}
+
+/// Logarithms of sums of exponentials that f32 has no room for, and of infinities, in one go and by programs that share a row.
+#[test]
+fn logarithms_of_sums_of_exponentials() {
+    const INF: f32 = f32::INFINITY;
+    for device in [Device::cpu(), machine()] {
+        for columns in [5, 40_000] {
+            let padded = |start: &[f32], rest: f32| {
+                let mut row = vec![rest; columns];
+                row[columns - start.len()..].copy_from_slice(start);
+                row
+            };
+            let rows = [
+                (padded(&[1000.0, 1000.0], -INF), 1000.0 + 2f32.ln()),
+                (padded(&[-1000.0], -INF), -1000.0),
+                (padded(&[-INF], -INF), -INF),
+                (padded(&[INF, 3.0], 0.0), INF),
+                (padded(&[INF, f32::NAN], 0.0), f32::NAN),
+                (padded(&[], 0.0), (columns as f32).ln()),
+            ];
+            let x = device.upload(&rows.iter().flat_map(|(row, _)| row.clone()).collect::<Vec<_>>()).unwrap();
+            let results = device.alloc::<f32>(rows.len()).unwrap();
+            Reduce::LogSumExp.rows(&device, Rows::new(&x, rows.len(), columns), &results).unwrap();
+            for (found, (_, want)) in results.to_vec().unwrap().into_iter().zip(rows) {
+                let same = found == want || (found.is_nan() && want.is_nan());
+                let near = (found - want).abs() <= 2e-6 * want.abs();
+                assert!(same || near, "{} {columns}: {found}, expected {want}", device.name());
+            }
         }
     }
 }

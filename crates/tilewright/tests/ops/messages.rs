@@ -193,3 +193,32 @@ fn what_has_no_kernel_is_named() {
     let error = Rope::new(4098).rotary(2).run(&device, &x, &angle, &angle, &x).unwrap_err().to_string();
     assert!(error.contains("RoPE of so large heads"), "{error}");
 }
+
+/// Groups of columns are rows, if they follow each other at one distance.
+#[test]
+fn groups_that_a_matrix_does_not_have_are_refused() {
+    let device = Device::cpu();
+    let x = device.upload(&[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]).unwrap();
+    let sums = device.alloc::<f32>(4).unwrap();
+    let all = Rows::new(&x, 2, 4);
+    Reduce::Sum.rows(&device, all.groups(2), &sums).unwrap();
+    assert_eq!(sums.to_vec().unwrap(), [3.0, 7.0, 11.0, 15.0]);
+    // Every second column of one row.
+    let odd = Rows::new(&x, 1, 4).offset(1).column_stride(2);
+    Reduce::Sum.rows(&device, odd.groups(2), &sums.slice(0..2).unwrap()).unwrap();
+    assert_eq!(sums.to_vec().unwrap()[..2], [6.0, 14.0]);
+    let message = "expected whole groups in rows without gaps; give a divisor of the columns, or copy the rows together";
+    for (x, group) in [(all, 3), (all, 0), (all.columns(0..2), 2), (all.columns(0..2).columns(0..2), 1)] {
+        says(
+            Reduce::Sum.rows(&device, x.groups(group), &sums),
+            &format!("`x`: found groups of {group}, {message}"),
+        );
+    }
+    // The first mistake is told.
+    says(
+        Reduce::Sum.rows(&device, all.rows(1..3).groups(3), &sums),
+        "`x`: found rows 1..3, expected a range of the 2 rows that there are; check its ends",
+    );
+    let nothing = Rows::new(&x, 0, 4).groups(2);
+    assert_eq!(nothing.extents(), (0, 2));
+}

@@ -95,6 +95,35 @@ fn rms_gradients<T: Sample>() {
     });
 }
 
+fn layer_of_sums<T: Sample>() {
+    let device = Device::cpu();
+    every_case(|rows, columns, lies, other| {
+        let extents = (rows, columns);
+        let (x, a) = input::<T>(&device, extents, lies, &normals(1, rows * columns, 2.0));
+        let (r, b) = input::<T>(&device, extents, other, &normals(2, rows * columns, 2.0));
+        let (w, weights) = input::<T>(&device, (1, columns), Lies::Dense, &normals(3, columns, 1.0));
+        let (sum, y) = (output::<T>(&device, extents, lies), output::<T>(&device, extents, other));
+        let norm = LayerNorm::new(EPSILON).weight(w.view());
+        norm.run_adding(&device, x.view(), r.view(), sum.view(), y.view()).unwrap();
+        let sums: Vec<f64> = a.iter().zip(&b).map(|(a, b)| a + b).collect();
+        let stored: Vec<Exact> = sums.iter().map(|&x| itself(x)).collect();
+        check("LayerNorm of a sum", &(extents, lies), &sum.read(T::of(0.25)), &stored);
+        let mut wanted = Vec::new();
+        for (i, row) in sums.chunks(columns).enumerate() {
+            let mean = row.iter().sum::<f64>() / columns as f64;
+            let size = row.iter().map(|x| x.abs()).sum::<f64>() / columns as f64;
+            let centred: Vec<f64> = row.iter().map(|x| x - mean).collect();
+            let inverse = inverse(&centred);
+            for (j, x) in centred.iter().enumerate() {
+                let (at, factor) = (i * columns + j, inverse * weights[j]);
+                let scale = (a[at].abs() + b[at].abs() + size) * factor.abs();
+                wanted.push(Exact { value: x * factor, scale });
+            }
+        }
+        check("LayerNorm of a sum", &(extents, lies), &y.read(T::of(0.25)), &wanted);
+    });
+}
+
 fn layer<T: Sample>() {
     let device = Device::cpu();
     every_case(|rows, columns, lies, other| {
@@ -198,7 +227,7 @@ fn quantised<T: Sample>() {
     quantised_to::<T, E5m2>(|x| 2f64.powf(x.abs().log2().floor().max(-14.0) - 3.0));
 }
 
-for_each_type!(rms rms_of_sums rms_gradients layer quantised);
+for_each_type!(rms rms_of_sums rms_gradients layer quantised layer_of_sums);
 
 #[test]
 fn special_rows() {

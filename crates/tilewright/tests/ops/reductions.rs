@@ -19,6 +19,11 @@ fn exactly(reduce: Reduce, x: &[f64]) -> (&'static str, Exact) {
         Reduce::Max => ("largest, smallest, argmax, top-k", fold(f64::NEG_INFINITY, f64::max), 0.0),
         Reduce::Min => ("largest, smallest, argmax, top-k", fold(f64::INFINITY, f64::min), 0.0),
         Reduce::AbsMax => ("largest, smallest, argmax, top-k", fold(0.0, |a, b| a.max(b.abs())), 0.0),
+        Reduce::LogSumExp => {
+            let most = fold(f64::NEG_INFINITY, f64::max);
+            let log = sum(&|x| (x - most).exp()).ln();
+            ("logarithm of the sum of exponentials", most + log, most.abs() + log)
+        }
         other => panic!("{other:?} is not tested"),
     };
     (name, Exact { value, scale })
@@ -129,9 +134,17 @@ fn nothing_and_nan() {
     let (one, index) = (device.alloc::<f32>(2).unwrap(), device.alloc::<u32>(2).unwrap());
     let x = device.upload(&[1.0f32, f32::NAN, 3.0, f32::NAN, -0.0, 0.0, -0.0, 0.0]).unwrap();
     let x = Rows::new(&x, 2, 4);
-    for (reduce, empty) in
-        Reduce::ALL.iter().zip([0.0, f32::NAN, 1.0, f32::NEG_INFINITY, f32::INFINITY, 0.0, 0.0, 0.0])
-    {
+    for (reduce, empty) in Reduce::ALL.iter().zip([
+        0.0,
+        f32::NAN,
+        1.0,
+        f32::NEG_INFINITY,
+        f32::INFINITY,
+        0.0,
+        0.0,
+        0.0,
+        f32::NEG_INFINITY,
+    ]) {
         reduce.rows(&device, Rows::new(&nothing, 2, 0), &one).unwrap();
         let found = one.to_vec().unwrap();
         assert!(found.iter().all(|x| *x == empty || (x.is_nan() && empty.is_nan())), "{reduce:?}: {found:?}");

@@ -194,6 +194,7 @@ mod tests {
             (&exponentials::SOFTMAX_BACKWARD, 6000),
             (&norms::LAYERNORM, 4400),
             (&norms::ADD_RMSNORM, 8200),
+            (&norms::ADD_LAYERNORM, 8400),
             (&quantised::RMSNORM_QUANTISE_I8, 3240),
             // Gradients of weights are f32.
             (&norms::RMSNORM_BACKWARD, 6000 + 200 + 400),

@@ -61,6 +61,7 @@ ARRAYS = {
     "rmsnorm-quantise-i8": ("x w", "i8 scales"),
     "rmsnorm-backward": ("x dy w", "dx dw"),
     "layernorm": ("x w b", "y"),
+    "add-layernorm": ("x residual w b", "sum y"),
     "layernorm-backward": ("x dy w", "dx dw db"),
     "swiglu": ("gate up", "y"),
     "swiglu-backward": ("gate up dy", "dgate dup"),
@@ -209,6 +210,11 @@ def torch_add_rmsnorm(o):
     return total, torch.nn.functional.rms_norm(total, (total.shape[-1],), o.w, EPS)
 
 
+def torch_add_layernorm(o):
+    total = o.x + o.residual
+    return total, torch.nn.functional.layer_norm(total, (total.shape[-1],), o.w, o.b, EPS)
+
+
 def torch_quantise(x, name):
     largest = LARGEST[name]
     scales = x.abs().amax(-1, keepdim=True).float() / largest
@@ -298,6 +304,7 @@ def torch_ops():
         "rmsnorm-quantise-i8": lambda o: torch_quantise(normed(o), "i8"),
         "rmsnorm-backward": torch_rmsnorm_backward,
         "layernorm": lambda o: f.layer_norm(o.x, (o.x.shape[-1],), o.w, o.b, EPS),
+        "add-layernorm": torch_add_layernorm,
         "layernorm-backward": torch_layernorm_backward,
         "swiglu": lambda o: f.silu(o.gate) * o.up,
         "swiglu-backward": torch_swiglu_backward,
@@ -469,6 +476,20 @@ def triton_ops():
         weight = tl.load(w + column, mask=inside, other=0.0).to(tl.float32)
         scale = tl.rsqrt(tl.sum(value * value, axis=0) / columns + eps)
         tl.store(y + row * columns + column, value * scale * weight, mask=inside)
+
+    @row_kernel
+    def add_layer_kernel(x, residual, w, b, total, y, columns, eps, BLOCK: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        column = tl.arange(0, BLOCK)
+        inside = column < columns
+        value = tl.load(x + row * columns + column, mask=inside, other=0.0).to(tl.float32)
+        value += tl.load(residual + row * columns + column, mask=inside, other=0.0).to(tl.float32)
+        tl.store(total + row * columns + column, value, mask=inside)
+        weight = tl.load(w + column, mask=inside, other=0.0).to(tl.float32)
+        bias = tl.load(b + column, mask=inside, other=0.0).to(tl.float32)
+        centred = tl.where(inside, value - tl.sum(value, axis=0) / columns, 0.0)
+        scale = tl.rsqrt(tl.sum(centred * centred, axis=0) / columns + eps)
+        tl.store(y + row * columns + column, centred * scale * weight + bias, mask=inside)
 
     @row_kernel
     def quantise_kernel(x, w, q, scales, columns, eps, largest, NORM: tl.constexpr, WHOLE: tl.constexpr, BLOCK: tl.constexpr):
@@ -724,6 +745,11 @@ def triton_ops():
         "layernorm": over_rows(
             lambda o, grid, n, block: layer_kernel[grid](o.x, o.w, o.b, o.y, n, EPS, BLOCK=block)
         ),
+        "add-layernorm": over_rows(
+            lambda o, grid, n, block: add_layer_kernel[grid](
+                o.x, o.residual, o.w, o.b, o.sum, o.y, n, EPS, BLOCK=block
+            )
+        ),
         "layernorm-backward": norm_backward(True),
         "swiglu": glu(False),
         "swiglu-backward": glu_backward(False),
@@ -818,9 +844,11 @@ def expected(case, o, picked):
         return total, normed(o, total)
     if op == "rmsnorm-backward":
         return norm_gradients(o, picked, False)
-    if op == "layernorm":
-        centred, scale = moments(x, True)
-        return centred * scale * o.w.double() + o.b.double()
+    if op in ("layernorm", "add-layernorm"):
+        total = x if op == "layernorm" else x + o.residual[picked].double()
+        centred, scale = moments(total, True)
+        y = centred * scale * o.w.double() + o.b.double()
+        return y if op == "layernorm" else (total, y)
     if op == "layernorm-backward":
         return norm_gradients(o, picked, True)
     if op == "swiglu":

@@ -244,6 +244,9 @@ fn the_reference_computes_what_the_names_say() {
     let both = rows(&norms::ADD_RMSNORM, 0);
     close(both[0].clone(), &[2.0, 4.0, 4.0, 4.5]);
     close(both[1].clone(), &[0.5333, 2.1333, 1.0667, 0.6]);
+    let both = rows(&norms::ADD_LAYERNORM, 0);
+    close(both[0].clone(), &[2.0, 4.0, 4.0, 4.5]);
+    close(both[1].clone(), &[-0.6924, 2.7811, 1.3906, 0.9557]);
     let both = rows(&quantised::RMSNORM_QUANTISE_I8, 0);
     close(both[1].clone(), &[1.4606 / 127.0]);
     close(row(&norms::RMSNORM_BACKWARD, 0), &[0.20692, 1.14413, -0.10954, -0.54164]);

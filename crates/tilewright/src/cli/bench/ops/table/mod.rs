@@ -37,6 +37,7 @@ pub(super) static ALL: &[&Op] = &[
     &quantised::RMSNORM_QUANTISE_I8,
     &norms::RMSNORM_BACKWARD,
     &norms::LAYERNORM,
+    &norms::ADD_LAYERNORM,
     &norms::LAYERNORM_BACKWARD,
     &gated::SWIGLU,
     &gated::SWIGLU_BACKWARD,

@@ -97,13 +97,7 @@ pub(in super::super) static LAYERNORM: Op = Op {
     },
     rows: |case, at, row| {
         let x = of_row(case, at, 0, row);
-        let Moments { mean, inverse, .. } = Moments::around_mean(&x);
-        let normed = |(column, x): (u64, &f64)| {
-            let (weight, bias) = (inverse * at(1, column), at(2, column));
-            let slack = FEW * ((x.abs() + mean.abs()) * weight.abs() + bias.abs());
-            Expected { value: (x - mean) * weight + bias, slack }
-        };
-        vec![(0..).zip(&x).map(normed).collect()]
+        vec![centred(&x, &x.iter().map(|x| x.abs()).collect::<Vec<_>>(), at, [1, 2])]
     },
     calls: calls!(layernorm),
     ..Op::PLAIN
@@ -112,6 +106,43 @@ pub(in super::super) static LAYERNORM: Op = Op {
 fn layernorm<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     let norm = LayerNorm::new(EPSILON).affine(call.rows::<T>(1)?, call.rows::<T>(2)?);
     norm.run(call.device, call.rows::<T>(0)?, call.rows::<T>(3)?)
+}
+
+pub(in super::super) static ADD_LAYERNORM: Op = Op {
+    name: "add-layernorm",
+    about: "Measure LayerNorm of a sum with the residual stream, which is kept as well",
+    bars: |element| large(SOME, element),
+    tensors: |case| {
+        let inputs =
+            [case.matrix("x"), case.matrix("residual"), case.for_columns("weight"), case.for_columns("bias")];
+        [&inputs[..], &[case.matrix("sum").output(), case.matrix("y").output()]].concat()
+    },
+    rows: |case, at, row| {
+        let (x, residual) = (of_row(case, at, 0, row), of_row(case, at, 1, row));
+        let (sum, sizes): (Vec<f64>, Vec<f64>) =
+            x.iter().zip(&residual).map(|(x, residual)| (x + residual, x.abs() + residual.abs())).unzip();
+        let normed = centred(&sum, &sizes, at, [2, 3]);
+        vec![sum.into_iter().map(Expected::exact).collect(), normed]
+    },
+    calls: calls!(add_layernorm),
+    ..Op::PLAIN
+};
+
+fn add_layernorm<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
+    let norm = LayerNorm::new(EPSILON).affine(call.rows::<T>(2)?, call.rows::<T>(3)?);
+    let (x, residual) = (call.rows::<T>(0)?, call.rows::<T>(1)?);
+    norm.run_adding(call.device, x, residual, call.rows::<T>(4)?, call.rows::<T>(5)?)
+}
+
+/// LayerNorm of a row, whose numbers are as exact as numbers of these sizes, with the weights and biases of two tensors.
+fn centred(x: &[f64], sizes: &[f64], at: At<'_>, [weights, biases]: [usize; 2]) -> Vec<Expected> {
+    let Moments { mean, inverse, .. } = Moments::around_mean(x);
+    let normed = |(column, (x, size)): (u64, (&f64, &f64))| {
+        let (weight, bias) = (inverse * at(weights, column), at(biases, column));
+        let slack = FEW * ((size + mean.abs()) * weight.abs() + bias.abs());
+        Expected { value: (x - mean) * weight + bias, slack }
+    };
+    (0..).zip(x.iter().zip(sizes)).map(normed).collect()
 }
 
 pub(in super::super) static LAYERNORM_BACKWARD: Op = Op {
