@@ -298,15 +298,15 @@ fn every_kernel_of_the_operators_can_be_packed() {
             operator.rehearse(recorder.device(), Element::BF16, columns).unwrap();
         }
         // Rows that no program can hold; some operators have no kernel for these.
-        match operator.rehearse(recorder.device(), Element::F32, 33_000) {
+        match operator.rehearse(recorder.device(), Element::F32, 131_072) {
             Ok(()) | Err(Error::NoKernel { .. }) => {}
             Err(error) => panic!("{}: {error}", operator.name),
         }
         reached.extend(recorder.kernels().into_iter().map(|kernel| kernel.name));
     }
-    // Of these there are kernels, which no operator launches so far.
-    let unused = ["rms_norm_backward_long", "layer_norm_backward_long"];
-    for kernel in kernels::OPERATORS.iter().filter(|kernel| !unused.contains(&kernel.name)) {
+    // It is for more of a row than rehearsals ask for.
+    let unpacked = "top_k_long";
+    for kernel in kernels::OPERATORS.iter().filter(|kernel| kernel.name != unpacked) {
         let name = (kernel.stage)().unwrap().name().to_owned();
         assert!(reached.contains(&name), "{name} is in no operator's rehearsal: {reached:?}");
     }

@@ -153,8 +153,8 @@ pub static OPERATORS: &[Entry] = &[
     entry("cumulative_sum", "cumulative sums of rows of 1536 f32", || {
         cumulative_sum::stage::<f32, f32>(false, false, [1, 1536])
     }),
-    entry("top_k_long", "the 8 largest of rows of any length of f32", || {
-        top_k_long::stage::<f32>(8, false, 4096)
+    entry("top_k_long", "the 1000 largest of rows of any length of f32", || {
+        top_k_long::stage::<f32>(1000, false, 4096)
     }),
     entry("cumulative_sum_long", "cumulative sums of rows of any length of f32", || {
         cumulative_sum_long::stage::<f32, f32>(true, true, 4096)
