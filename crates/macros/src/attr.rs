@@ -16,6 +16,11 @@ pub(crate) const RUNTIME: &str = "runtime";
 /// Marks a parameter that staging is given, whatever its type.
 pub(crate) const CONSTANT: &str = "constant";
 
+/// Whether an attribute of this name is there.
+pub(crate) fn has(attrs: &[Attribute], name: &str) -> bool {
+    attrs.iter().any(|attr| attr.path().is_ident(name))
+}
+
 /// Removes attribute `name`; true if it was there.
 pub(crate) fn take(attrs: &mut Vec<Attribute>, name: &str) -> bool {
     let before = attrs.len();

@@ -17,7 +17,9 @@
 //! * `if let`, `while let`, chains with `let` and guards of `match` are host conditions and stay as they are; the blocks
 //!   under them are rewritten.
 //! * A closure may not assign a variable that it captures, for the closure may become a region of its own.
-//! * `break`, `continue`, `return`, `?`, `.await` and `loop` are refused: they would leave a region half recorded.
+//! * Guard clauses leave a body early: `if done { ..; return; } rest` is `if done { .. } else { rest }`, in functions and closures, and so is
+//!   `continue` in a loop.
+//! * All other `return`s and `continue`s, `break`, `?`, `.await` and `loop` are refused: they would leave a region half recorded.
 //! * `#[host]` on `if`, `for`, `while`, `loop`, `match`, a block or `let` leaves that code as it is. It may `break` and
 //!   `return`, but a jump may not lead out to a loop that is not host code.
 //! * Items inside the function and the arguments of macro calls are left as they are.
@@ -37,6 +39,7 @@ mod attr;
 mod carry;
 mod emit;
 mod expand;
+mod guard;
 mod refuse;
 mod rewrite;
 mod scope;

@@ -41,9 +41,11 @@ impl Refusal {
                 "`break` cannot leave a staged loop; make the loop condition false, or guard the rest of the body with `if`"
             }
             Self::Continue => {
-                "`continue` cannot skip the rest of a staged loop; guard the rest of the body with `if`"
+                "`continue` can skip the rest of a staged loop only from an `if` without `else` in its body; guard the rest of the body with `if`"
             }
-            Self::Return => "`return` cannot leave a staged body early; wrap the rest in `if`",
+            Self::Return => {
+                "`return` can leave a staged body only from an `if` without `else` in it, and no loop; wrap the rest in `if`"
+            }
             Self::Try => {
                 "`?` cannot leave a staged body early; staging collects errors, so pass a valid value"
             }

@@ -12,11 +12,13 @@ use syn::{
 
 use crate::attr::{self, Root};
 use crate::emit::Emit;
+use crate::guard;
 use crate::refuse::{Refusal, Refusals};
 use crate::scope::{Capture, Scopes, Target, borrows_mutably};
 
 /// Rewrites the body of a function with this signature.
 pub(crate) fn body(root: &Root, signature: &Signature, block: &mut Block, refusals: &mut Refusals) {
+    guard::clauses(block);
     let mut scopes = Scopes::default();
     for input in &signature.inputs {
         match input {
@@ -541,7 +543,7 @@ fn has_let(condition: &Expr) -> bool {
 }
 
 /// The attributes of an expression that `#[host]` may stand on.
-fn host_attributes(expr: &mut Expr) -> Option<&mut Vec<Attribute>> {
+pub(crate) fn host_attributes(expr: &mut Expr) -> Option<&mut Vec<Attribute>> {
     Some(match expr {
         Expr::If(node) => &mut node.attrs,
         Expr::ForLoop(node) => &mut node.attrs,

@@ -12,10 +12,14 @@ fn refuses(body: &str, token: &str, why: Refusal) {
 #[test]
 fn jumps_are_refused_at_their_token() {
     refuses("for i in n { break; }", "break", Refusal::Break);
-    refuses("for i in n { continue; }", "continue", Refusal::Continue);
+    refuses("for i in n { continue; g(); }", "continue", Refusal::Continue);
+    refuses("for i in n { if i { if n { continue; } g(); } g(); }", "continue", Refusal::Continue);
+    refuses("'a: for i in n { for j in n { if j { continue 'a; } g(); } }", "continue", Refusal::Continue);
     refuses("'a: { break 'a; }", "break", Refusal::Break);
-    refuses("if n { return; }", "return", Refusal::Return);
-    refuses("return;", "return", Refusal::Return);
+    refuses("if n { return; } else { g(); } g();", "return", Refusal::Return);
+    refuses("if n { if x { return; } g(); } g();", "return", Refusal::Return);
+    refuses("for i in n { if i { return; } g(); }", "return", Refusal::Return);
+    refuses("return; g();", "return", Refusal::Return);
     refuses("g(|| return 3);", "return", Refusal::Return);
     refuses("g(n)?;", "?", Refusal::Try);
     refuses("if let Some(i) = g()? {}", "?", Refusal::Try);
@@ -43,7 +47,7 @@ fn the_messages_name_the_idiom() {
 #[test]
 fn all_refusals_are_reported() {
     let tokens: Vec<_> =
-        refused("loop { if n { break; } g()?; } return;").into_iter().map(|found| found.0).collect();
+        refused("loop { if n { break; } g()?; } return; g();").into_iter().map(|found| found.0).collect();
     assert_eq!(tokens, ["loop", "break", "?", "return"]);
 }
 
@@ -139,7 +143,7 @@ fn options_are_checked() {
 
 #[test]
 fn errors_come_with_the_function() {
-    let item = "#[doc = \"d\"] fn k(#[runtime] x: A) { if x < 3 { return; } #[host] if true { g(); } }";
+    let item = "#[doc = \"d\"] fn k(#[runtime] x: A) { if x < 3 { g()?; } #[host] if true { g(); } }";
     let text = expand::kernel("".parse().unwrap(), &item.parse().unwrap()).to_string();
     assert_eq!(text.matches("compile_error").count(), 1);
     assert!(text.contains("stage :: lt") && text.contains("struct k"), "{text}");
@@ -147,11 +151,11 @@ fn errors_come_with_the_function() {
 
 #[test]
 fn errors_in_a_signature_come_with_the_function_as_written() {
-    let item = "#[doc = \"d\"] fn k(#[runtime] x: A) -> B { if x < 3 { return; } #[host] if true { g(); } }";
+    let item = "#[doc = \"d\"] fn k(#[runtime] x: A) -> B { if x < 3 { g()?; } #[host] if true { g(); } }";
     let text = expand::kernel("".parse().unwrap(), &item.parse().unwrap()).to_string();
     let blankless: String = text.split_whitespace().collect();
     assert!(
-        blankless.starts_with("#[doc=\"d\"]fnk(x:A)->B{ifx<3{return;}iftrue{g();}}::core::compile_error!{"),
+        blankless.starts_with("#[doc=\"d\"]fnk(x:A)->B{ifx<3{g()?;}iftrue{g();}}::core::compile_error!{"),
         "{blankless}"
     );
     assert_eq!(text.matches("compile_error").count(), 2);

@@ -276,3 +276,51 @@ fn calls_point_at_the_tokens_that_they_stand_for() {
         assert!(found.iter().all(|found| text.starts_with(found.as_str())), "{name}: {found:?}");
     }
 }
+
+/// Asserts that two bodies become the same.
+#[track_caller]
+fn equal(body: &str, other: &str) {
+    let both = [body, other].map(|body| {
+        let function = format!("fn f(a: A, b: A, c: A, n: A, mut x: A, mut y: A) -> A {{ {body} }}");
+        super::blankless(&rewritten(&function))
+    });
+    assert_eq!(both[0], both[1]);
+}
+
+#[test]
+fn guard_clauses_have_the_rest_in_the_other_arm() {
+    equal("if a { g(); return; } x = n; h(x);", "if a { g(); } else { x = n; h(x); }");
+    equal("g(); if a { return b; } if c { return x; } y", "g(); if a { b } else { if c { x } else { y } }");
+    equal("if let Some(i) = a { return i; } b", "if let Some(i) = a { i } else { b }");
+    equal(
+        "if a { if b { return x; } g(); return y; } h()",
+        "if a { if b { x } else { g(); y } } else { h() }",
+    );
+    equal(
+        "if a { return b; } else if c { return x; } else { return y; }",
+        "if a { b } else if c { x } else { y }",
+    );
+    equal("let z = g(|i| { if i { return a; } b }); z", "let z = g(|i| { if i { a } else { b } }); z");
+    equal("g(); return a;", "g(); a");
+    equal("if a { return; };", "if a {}");
+}
+
+#[test]
+fn guard_clauses_of_loops_skip_the_rest_of_a_round() {
+    equal(
+        "for i in n { if a { g(); continue; } x = i; } x",
+        "for i in n { if a { g(); } else { x = i; } } x",
+    );
+    equal("while a { if b { continue; } h(); }", "while a { if b {} else { h(); } }");
+    equal(
+        "for i in n { for j in n { if j { continue; } g(); } if i { continue; } h(); }",
+        "for i in n { for j in n { if j {} else { g(); } } if i {} else { h(); } }",
+    );
+}
+
+#[test]
+fn guard_clauses_of_host_code_stay() {
+    stays("#[host] if a { return; } g();");
+    stays("#[host] for i in n { if i { continue; } g(); }");
+    stays("#[host] let z = { if a { return; } b }; g(z);");
+}

@@ -3,6 +3,7 @@
 
 mod atomics;
 mod gradients;
+mod guards;
 mod sort;
 mod take;
 
