@@ -2,7 +2,9 @@
 
 use tilewright::hardware::{Element, Gpu};
 use tilewright::kernels::gemm::epilogue::Epilogue;
-use tilewright::kernels::gemm::{Batching, GemmError, Placement, Problem, Storage, Types, gemv};
+use tilewright::kernels::gemm::{
+    Batching, GemmError, KernelConfig, Placement, Problem, Storage, Types, gemv, plan,
+};
 
 use super::common::Case;
 use Storage::{ColumnMajor, RowMajor};
@@ -107,6 +109,22 @@ fn parts_of_k_are_added_in_order() {
     for problem in both(3, Types::of(Element::BF16)) {
         check(problem, "gemv t1 w2 s2 p3");
     }
+    // As many as a chip has multiprocessors.
+    check(Problem::new(2, 3, 16_500, Types::of(Element::BF16)), "gemv t1 w1 s2 p128");
+}
+
+/// Long sums of few columns keep the whole chip busy.
+#[test]
+fn long_sums_have_many_parts() {
+    for (m, n, k) in [(1, 1, 16_777_216), (3, 5, 1_000_003)] {
+        let problem = Problem::new(m, n, k, Types::of(Element::BF16));
+        let best = plan(&problem, h200()).unwrap().algorithm;
+        let KernelConfig::Gemv(config) = best.kernel else { panic!("{best}") };
+        assert_eq!(config.parts, 128, "{best}");
+    }
+    // Short ones do not: the last block adds up what all have.
+    let short = gemv::Config::candidates(&Problem::new(1, 1, 65_536, Types::of(Element::BF16)), h200());
+    assert!(short.iter().all(|config| config.parts <= 64) && short.iter().any(|config| config.parts > 16));
 }
 
 #[test]

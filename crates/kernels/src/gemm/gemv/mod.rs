@@ -355,12 +355,14 @@ impl Config {
             let blocks = whole.blocks(problem, &shape);
             let steps = u64::from(problem.k.div_ceil(shape.step()));
             let enough = |parts: &u32| {
-                // Parts are for products with too few columns to give every multiprocessor some blocks, and long enough to share.
+                // Parts are for products with too few columns to give every multiprocessor some blocks, and long enough to share: the longer, the more
+                // sums the last block adds up.
                 let (parts, each) = (u64::from(*parts), u64::from(warps));
-                parts == 1
-                    || (blocks * parts <= 6 * u64::from(gpu.multiprocessors) && steps / parts >= 2 * each)
+                let least = if parts > 32 { 8 } else { 2 };
+                let few = blocks.saturating_mul(parts) <= 6 * u64::from(gpu.multiprocessors);
+                parts == 1 || (few && steps / parts >= least * each)
             };
-            let parts = [1, 2, 3, 4, 6, 8, 12, 16, 32].into_iter().filter(enough);
+            let parts = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128].into_iter().filter(enough);
             candidates.extend(parts.map(|parts| Config { parts, ..whole }));
         }
         candidates.retain(|config| config.check(problem, gpu).is_ok());
