@@ -146,8 +146,8 @@ pub fn softmax_positions<T: Padded, U: Float>(
     y.tile(shape).block((i, 0)).store(seen.cast());
 }
 
-/// [`softmax()`] that is causal, one row by a program; `falls` says whether the scale is negative.
-#[kernel(threads = row.threads, cluster = (row.blocks, 1, 1), min_blocks = row.resident())]
+/// [`softmax()`] that is causal, `row.rows` rows by a program; `falls` says whether the scale is negative.
+#[kernel(threads = row.threads * row.rows, cluster = (row.blocks, 1, 1), min_blocks = row.resident())]
 pub fn softmax_causal<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
@@ -158,24 +158,35 @@ pub fn softmax_causal<T: Padded, U: Float>(
     row: InParts,
 ) {
     let whole = [1, row.parts * row.width];
+    let groups = x.extent(0).div_ceil(row.rows);
     // Rows that take clusters stay in order: 65536 columns lost 1 to 3 percent by turns.
-    let of = |program: Val<u32>| if row.blocks == 1 { from_both_ends(program, x.extent(0)) } else { program };
-    let (i, later) = (of(program_id(0)), of(program_id(0) + rows_ahead::<T>(whole[1])));
-    up_to(x, seen_by(later, queries, x.extent(1))).tile(whole).block((later, 0)).prefetch();
-    of_seen(x, y, (i, seen_by(i, queries, x.extent(1))), (scale, falls), form, row);
+    let of = |program: Val<u32>| {
+        if row.blocks == 1 { by_turns(program, groups, queries / row.rows) } else { program }
+    };
+    let (i, later) = (of(program_id(0)), of(program_id(0) + rows_ahead::<T>(whole[1]) / row.rows));
+    let seen = |i: Val<u32>| -> Vec<Val<u32>> {
+        (0..row.rows).map(|r| seen_by(i * row.rows + r, queries, x.extent(1))).collect()
+    };
+    for (r, seen) in (0u32..).zip(seen(later)) {
+        up_to(x, seen).tile(whole).block((later * row.rows + r, 0)).prefetch();
+    }
+    of_seen(x, y, (i, seen(i)), (scale, falls), form, row);
 }
 
-/// The row of a program, if those that see little and those that see much take turns. What programs that run together read and write is then
-/// the same at all times: in order, long spans of little but writing take turns with long spans of much to compute, which cost up to 5
-/// percent of the speed of a copy on an H200. A program that is not there has a row that is not there.
+/// The rows of a program, in groups, if within each matrix those that see little and those that see much take turns. What programs that run
+/// together read and write is then the same at all times: in order, long spans of little but writing take turns with long spans of much to
+/// compute, which cost up to 5 percent of the speed of a copy on an H200. A program that is not there has a group that is not there.
 #[device]
-fn from_both_ends(program: Val<u32>, rows: Val<u32>) -> Val<u32> {
-    let row = select(program % 2 == 0, program / 2, rows - 1 - program / 2);
-    select(program < rows, row, program)
+fn by_turns(program: Val<u32>, groups: Val<u32>, of_matrix: Val<u32>) -> Val<u32> {
+    let number = program % of_matrix.max(1);
+    let first = program - number;
+    let last = (groups - first).min(of_matrix.max(1)) - 1;
+    let turned = first + select(number % 2 == 0, number / 2, last - number / 2);
+    select(program < groups, turned, program)
 }
 
-/// [`softmax_positions()`], one row by a program; `falls` says whether the scale is negative.
-#[kernel(threads = row.threads, cluster = (row.blocks, 1, 1), min_blocks = row.resident())]
+/// [`softmax_positions()`], `row.rows` rows by a program; `falls` says whether the scale is negative.
+#[kernel(threads = row.threads * row.rows, cluster = (row.blocks, 1, 1), min_blocks = row.resident())]
 pub fn softmax_to_position<T: Padded, U: Float>(
     x: View<T, 2>,
     positions: View<i32, 2>,
@@ -185,49 +196,60 @@ pub fn softmax_to_position<T: Padded, U: Float>(
     falls: bool,
     row: InParts,
 ) {
-    let i = program_id(0);
-    let seen = columns_to(positions.load_scalar_unchecked((i, 0)));
+    let (i, last) = (program_id(0), x.extent(0) - 1);
+    let position = |r: u32| positions.load_scalar_unchecked(((i * row.rows + r).min(last), 0));
+    let seen = (0..row.rows).map(|r| columns_to(position(r))).collect();
     of_seen(x, y, (i, seen), (scale, falls), form, row);
 }
 
-/// Softmax of row `i` over the columns that are seen. Long rows are seen up to somewhere in their last part more often than not: then no other
-/// part has to be asked for. Of short ones, code for both would take registers that more rows are worth.
+/// Softmax of the rows of group `i` over the columns that each of them sees. Long rows are seen up to somewhere in their last part more often
+/// than not: then no other part has to be asked for. Of short ones, code for both would take registers that more rows are worth.
 #[device]
 fn of_seen<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
-    (i, seen): (Val<u32>, Val<u32>),
+    (i, seen): (Val<u32>, Vec<Val<u32>>),
     scale: (Val<f32>, bool),
     form: Form,
     row: InParts,
 ) {
     let before_last = row.parts - 1;
     if row.blocks == 1 {
-        of_first(x, y, (i, seen), scale, form, (row, 0));
-    } else if seen > before_last * row.width {
-        of_first(x, y, (i, seen), scale, form, (row, before_last));
+        of_first(x, y, (i, &seen), scale, form, (row, 0));
+    } else if seen[0] > before_last * row.width {
+        of_first(x, y, (i, &seen), scale, form, (row, before_last));
     } else {
-        of_first(x, y, (i, seen), scale, form, (row, 0));
+        of_first(x, y, (i, &seen), scale, form, (row, 0));
     }
 }
 
-/// Softmax of row `i` over its first columns. Parts of the row that are not seen are not read and cost next to nothing, and only the part where
-/// the last column is seen asks for each column whether it is. So many parts of the row as `surely` says are seen.
+/// Softmax of the rows of group `i` over their first columns. Parts that none of them sees are not read and cost next to nothing, and only
+/// parts where the last column of one is seen ask for each column whether it is. So many parts as `surely` says are seen.
 #[device]
 fn of_first<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
-    (i, seen): (Val<u32>, Val<u32>),
+    (i, seen): (Val<u32>, &[Val<u32>]),
     (scale, falls): (Val<f32>, bool),
     form: Form,
     (row, surely): (InParts, u32),
 ) {
-    let shape = [1, row.width];
-    let (x, y) = (up_to(x, seen).tile(shape), y.tile(shape));
+    let shape = [row.rows, row.width];
+    let of_all = |choose: fn(Val<u32>, Val<u32>) -> Val<u32>| {
+        seen[1..].iter().fold(seen[0], |chosen, &one| choose(chosen, one))
+    };
+    let (fewest, most_seen) = (of_all(min), of_all(max));
+    let (x, y) = (up_to(x, most_seen).tile(shape), y.tile(shape));
     let parts = 0..row.parts;
-    let is_seen = |part: u32| if part < surely { val(true) } else { seen > part * row.width };
-    let ends_here = |part: u32| if part < surely { val(false) } else { seen < (part + 1) * row.width };
-    let counts = |part: u32| x.block((i, part)).positions(1).bitcast::<u32>() < seen;
+    let is_seen = |part: u32| if part < surely { val(true) } else { most_seen > part * row.width };
+    let ends_here = |part: u32| if part < surely { val(false) } else { fewest < (part + 1) * row.width };
+    let counts = |part: u32| {
+        let place = x.block((i, part));
+        let number = place.positions(0).bitcast::<u32>() - i * row.rows;
+        let first = Tile::full([1, 1], seen[0]);
+        let of_row = (1u32..).zip(&seen[1..]).fold(first, |of, (r, &one)| select(number == r, one, of));
+        place.positions(1).bitcast::<u32>() < of_row
+    };
     // The number that counts least: the scale may turn large numbers into small ones.
     let least = if falls { T::HIGHEST } else { T::LOWEST };
 

@@ -211,7 +211,7 @@ impl<'a> Softmax<'a> {
         let (from, to) = (x.tensor(), y.tensor());
         let step = [1, STEP];
         let part = [1, u32::try_from(x.extents().1).unwrap_or(STEP).clamp(1, STEP)];
-        // One row by a program, of which not all columns may be seen.
+        // Rows of which not all columns may be seen, one by a program or a few.
         let row = |width: u32| InParts::of(width, T::ELEMENT.bytes(), device.arch().supports(Arch::SM_90));
         let falls = self.scale < 0.0;
         match (self.sees, self.mask, whole_rows(device, x.extents())) {
@@ -220,14 +220,14 @@ impl<'a> Softmax<'a> {
                 let key =
                     (key("softmax_to_position", &elements, &[self.log.into(), falls.into()], shape), row);
                 let arguments: &[&dyn Argument] = &[&from, &positions.tensor(), &to, &self.scale];
-                launch(device, &key, count(shape), arguments, || {
+                launch(device, &key, count([row.rows, width]), arguments, || {
                     kernels::softmax_to_position::stage::<T, U>(form, falls, row)
                 })
             }
             (Sees::Causal(_), None, Some(shape @ [1, width])) => {
                 let row = row(width);
                 let key = (key("softmax_causal", &elements, &[self.log.into(), falls.into()], shape), row);
-                launch(device, &key, count(shape), &[&from, &to, &self.scale, &queries], || {
+                launch(device, &key, count([row.rows, width]), &[&from, &to, &self.scale, &queries], || {
                     kernels::softmax_causal::stage::<T, U>(form, falls, row)
                 })
             }

@@ -365,8 +365,8 @@ fn long_rows() {
     }
 }
 
-/// Rows of which the first columns are seen, by a program each, in parts: up to, at and behind the ends of parts, whatever stands in columns
-/// that are not seen, with scales of either sign, and in place.
+/// Rows of which the first columns are seen, in parts, by a program each or a few: up to, at and behind the ends of parts, whatever stands in
+/// columns that are not seen, with scales of either sign, in place, and where programs have rows of two matrices or less than others.
 #[test]
 fn rows_of_which_some_is_seen() {
     fn run<T: Sample>(columns: usize) {
@@ -382,17 +382,26 @@ fn rows_of_which_some_is_seen() {
         values[8 * columns..][..512].fill(T::of(f64::NEG_INFINITY));
         values[9 * columns + 300] = T::of(f64::INFINITY);
         values[10 * columns + 3] = T::of(f64::NAN);
-        let queries = seen.len();
-        for (scale, log, causal) in
-            [(0.5, false, false), (-0.5, false, true), (1.0, true, true), (-2.0, true, false)]
-        {
+        let rows = seen.len();
+        let (by_position, in_one, in_three) = (None, Some(rows), Some(5));
+        for (scale, log, causal) in [
+            (0.5, false, by_position),
+            (-0.5, false, in_one),
+            (1.0, true, in_one),
+            (-2.0, true, by_position),
+            (0.5, false, in_three),
+            (1.0, true, Some(1)),
+        ] {
             let [want, found] = [Device::cpu(), machine()].map(|device| {
                 let x = device.upload(&values).unwrap();
                 let positions = device.upload(&positions).unwrap();
-                let all = Rows::new(&x, queries, columns);
+                let all = Rows::new(&x, rows, columns);
                 let softmax = Softmax::new().scale(scale);
                 let softmax = if log { softmax.log() } else { softmax };
-                let softmax = if causal { softmax.causal(queries) } else { softmax.positions(&positions) };
+                let softmax = match causal {
+                    Some(queries) => softmax.causal(queries),
+                    None => softmax.positions(&positions),
+                };
                 softmax.run(&device, all, all).unwrap();
                 x.to_vec().unwrap()
             });
@@ -413,6 +422,8 @@ fn rows_of_which_some_is_seen() {
     run::<f32>(1536);
     run::<bf16>(1536);
     run::<f16>(1003);
+    run::<bf16>(520);
+    run::<f32>(4099);
 }
 
 /// Programs that take several rows of a gradient one after the other: what they load runs ahead, ends with the rows, and may be written over.
