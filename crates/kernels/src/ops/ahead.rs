@@ -14,16 +14,15 @@ const AHEAD_OF_LONG: u32 = 10 << 20;
 /// Bytes from which on rows are long.
 const LONG: u32 = 128 << 10;
 
-/// How many rows there are between a row and the one to ask for.
-pub(super) fn rows_ahead<T: Float>(columns: u32) -> u32 {
-    let row = columns.saturating_mul(T::ELEMENT.bytes()).max(1);
-    (if row < LONG { AHEAD } else { AHEAD_OF_LONG } / row).max(1)
+/// How many rows there are between a row of so many bytes and the one to ask for.
+pub(super) fn rows_ahead(row: u32) -> u32 {
+    (if row < LONG { AHEAD } else { AHEAD_OF_LONG } / row.max(1)).max(1)
 }
 
 /// Asks for the row of a later program, if programs have one row each. Short ones come several at a time: what waits for one of them has others.
 #[device]
 pub(super) fn ask_ahead<T: Float>(x: View<T, 2>, row: Val<u32>, shape: [u32; 2]) {
     if shape[0] == 1 {
-        x.tile(shape).block((row + rows_ahead::<T>(shape[1]), 0)).prefetch();
+        x.tile(shape).block((row + rows_ahead(shape[1].saturating_mul(T::ELEMENT.bytes())), 0)).prefetch();
     }
 }

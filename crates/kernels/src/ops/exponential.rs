@@ -2,8 +2,8 @@
 
 use tilewright_lang::tile::prelude::*;
 
-use super::ahead::{ask_ahead, rows_ahead};
-use super::{InParts, Padded};
+use super::ahead::ask_ahead;
+use super::{InParts, Padded, Tiling};
 
 /// What is made of the exponentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,11 +83,17 @@ fn normalised_where<U: Float>(counts: Tile<bool>, x: Tile<f32>, form: Form) -> T
     }
 }
 
-/// How many columns a query sees, if there are `queries` for each matrix and the last one sees all.
+/// How many columns a query of a matrix sees, if there are `queries` and the last one sees all.
+#[device]
+fn seen_at(query: Val<u32>, queries: Val<u32>, columns: Val<u32>) -> Val<u32> {
+    let more = query + columns + 1;
+    more - more.min(queries)
+}
+
+/// The same, where the queries of all matrices follow each other.
 #[device]
 fn seen_by(row: Val<u32>, queries: Val<u32>, columns: Val<u32>) -> Val<u32> {
-    let more = row % queries + columns + 1;
-    more - more.min(queries)
+    seen_at(row % queries, queries, columns)
 }
 
 /// How many columns there are up to and including a position, which may be negative.
@@ -146,43 +152,50 @@ pub fn softmax_positions<T: Padded, U: Float>(
     y.tile(shape).block((i, 0)).store(seen.cast());
 }
 
-/// [`softmax()`] that is causal, `row.rows` rows by a program; `falls` says whether the scale is negative.
+/// [`softmax()`] that is causal, `row.rows` rows of a matrix by a program; `falls` says whether the scale is negative. Groups of rows are
+/// numbered along the first axis of the grid and matrices along the second, or the other way round if they are `turned`, so that nobody has to
+/// divide. Programs ask for the rows of the group so many matrices and groups later.
 #[kernel(threads = row.threads * row.rows, cluster = (row.blocks, 1, 1), min_blocks = row.resident())]
 pub fn softmax_causal<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
     scale: Val<f32>,
     queries: Val<u32>,
+    matrices_later: Val<u32>,
+    groups_later: Val<u32>,
     form: Form,
     falls: bool,
+    turned: bool,
     row: InParts,
 ) {
-    let whole = [1, row.parts * row.width];
-    let groups = x.extent(0).div_ceil(row.rows);
+    let columns = x.extent(1);
+    let (number, matrix) = Tiling { shape: [row.rows, 1], turned }.place();
+    let groups = num_programs(u32::from(turned));
     // Rows that take clusters stay in order: 65536 columns lost 1 to 3 percent by turns.
-    let of = |program: Val<u32>| {
-        if row.blocks == 1 { by_turns(program, groups, queries / row.rows) } else { program }
+    let group = |number: Val<u32>| if row.blocks == 1 { by_turns(number, groups) } else { number };
+    let seen = |group: Val<u32>| -> Vec<Val<u32>> {
+        (0..row.rows).map(|r| seen_at(group * row.rows + r, queries, columns)).collect()
     };
-    let (i, later) = (of(program_id(0)), of(program_id(0) + rows_ahead::<T>(whole[1]) / row.rows));
-    let seen = |i: Val<u32>| -> Vec<Val<u32>> {
-        (0..row.rows).map(|r| seen_by(i * row.rows + r, queries, x.extent(1))).collect()
-    };
-    for (r, seen) in (0u32..).zip(seen(later)) {
-        up_to(x, seen).tile(whole).block((later * row.rows + r, 0)).prefetch();
+    let i = group(number);
+
+    let later = number + groups_later;
+    let (of_next, next) = (later >= groups, matrix + matrices_later);
+    let j = group(select(of_next, later - groups, later));
+    let from = x.slice(0, select(of_next, next + 1, next) * queries, queries);
+    for (r, seen) in (0u32..).zip(seen(j)) {
+        up_to(from, seen).tile([1, row.parts * row.width]).block((j * row.rows + r, 0)).prefetch();
     }
+    let x = x.slice(0, matrix * queries, queries);
+    let y = y.slice(0, matrix * queries, queries);
     of_seen(x, y, (i, seen(i)), (scale, falls), form, row);
 }
 
-/// The rows of a program, in groups, if within each matrix those that see little and those that see much take turns. What programs that run
-/// together read and write is then the same at all times: in order, long spans of little but writing take turns with long spans of much to
-/// compute, which cost up to 5 percent of the speed of a copy on an H200. A program that is not there has a group that is not there.
+/// The groups of rows of a matrix, if those that see little and those that see much take turns. What programs that run together read and write
+/// is then the same at all times: in order, long spans of little but writing take turns with long spans of much to compute, which cost up to
+/// 5 percent of the speed of a copy on an H200.
 #[device]
-fn by_turns(program: Val<u32>, groups: Val<u32>, of_matrix: Val<u32>) -> Val<u32> {
-    let number = program % of_matrix.max(1);
-    let first = program - number;
-    let last = (groups - first).min(of_matrix.max(1)) - 1;
-    let turned = first + select(number % 2 == 0, number / 2, last - number / 2);
-    select(program < groups, turned, program)
+fn by_turns(number: Val<u32>, groups: Val<u32>) -> Val<u32> {
+    select(number % 2 == 0, number / 2, groups - 1 - number / 2)
 }
 
 /// [`softmax_positions()`], `row.rows` rows by a program; `falls` says whether the scale is negative.

@@ -3,6 +3,8 @@
 //! The row is cut into parts that follow each other, and all threads of the program share each of them. So all have equally much to do however
 //! many columns are needed, and what comes behind those costs one test for each part.
 
+use super::ahead::rows_ahead;
+
 /// How a program takes a row, or a few short ones side by side: part by part, each of them by all threads.
 ///
 /// ```
@@ -71,6 +73,12 @@ impl InParts {
         let width = threads * blocks * (AT_A_TIME / bytes.max(1)).max(1);
         let rows = OF_PROGRAM.div_ceil(row.max(1)).min(MOST_THREADS / threads);
         InParts { rows, parts: columns.div_ceil(width).max(1), width, threads, blocks }
+    }
+
+    /// How many programs later the rows are read that a program asks for, if elements have so many bytes.
+    #[must_use]
+    pub fn ahead(&self, bytes: u32) -> u32 {
+        (rows_ahead(self.parts.saturating_mul(self.width).saturating_mul(bytes)) / self.rows).max(1)
     }
 
     /// Blocks that shall share a multiprocessor.

@@ -31,7 +31,7 @@ pub static OPERATORS: &[Entry] = &[
         softmax::stage::<bf16, bf16>(Form::Probabilities, false, [1, 1536])
     }),
     entry("softmax_causal", "causal softmax of rows of 4096 bf16", || {
-        softmax_causal::stage::<bf16, bf16>(Form::Probabilities, false, InParts::of(4096, 2, false))
+        softmax_causal::stage::<bf16, bf16>(Form::Probabilities, false, false, InParts::of(4096, 2, false))
     }),
     entry("softmax_to_position", "causal log-softmax of rows of 1000 f32, with positions", || {
         softmax_to_position::stage::<f32, f32>(Form::Logarithms, false, InParts::of(1000, 4, false))

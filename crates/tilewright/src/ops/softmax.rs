@@ -13,7 +13,7 @@
 //! Works in place: `y` may be exactly `x`, and `dx` may be exactly `dy` or `y`.
 
 use tilewright_hardware::Arch;
-use tilewright_kernels::ops::{self as kernels, Form, InParts};
+use tilewright_kernels::ops::{self as kernels, Form, InParts, Tiling};
 
 use super::cpu::{Host, largest, on_cpu, rounded, sum};
 use super::launch::{STEP, key, launch, programs, rows_or_steps, whole_rows};
@@ -225,10 +225,19 @@ impl<'a> Softmax<'a> {
                 })
             }
             (Sees::Causal(_), None, Some(shape @ [1, width])) => {
-                let row = row(width);
-                let key = (key("softmax_causal", &elements, &[self.log.into(), falls.into()], shape), row);
-                launch(device, &key, count([row.rows, width]), &[&from, &to, &self.scale, &queries], || {
-                    kernels::softmax_causal::stage::<T, U>(form, falls, row)
+                let (row, of_matrix) = (row(width), x.extents().0.min(queries as usize));
+                let matrices = x.extents().0.div_ceil(of_matrix.max(1));
+                let tiling = Tiling::of([row.rows, 1], matrices);
+                let settings = [self.log.into(), falls.into(), tiling.turned.into()];
+                let key = (key("softmax_causal", &elements, &settings, shape), row);
+                let groups = u32::try_from(of_matrix).unwrap_or(u32::MAX).div_ceil(row.rows).max(1);
+                let ahead = row.ahead(T::ELEMENT.bytes());
+                let (matrices_later, groups_later) = (ahead / groups, ahead % groups);
+                let arguments: &[&dyn Argument] =
+                    &[&from, &to, &self.scale, &queries, &matrices_later, &groups_later];
+                let columns = if x.is_empty() { 0 } else { matrices };
+                launch(device, &key, tiling.programs((of_matrix, columns)), arguments, || {
+                    kernels::softmax_causal::stage::<T, U>(form, falls, tiling.turned, row)
                 })
             }
             (Sees::Positions(positions), None, Some(shape)) => {
