@@ -1,7 +1,7 @@
 //! Kernels for rows of any length, in short steps on a GPU or in the simulator, against the CPU: gradients, losses, masks, sums, ranks, 8 bits.
 
 use tilewright::device::{Argument, Buffer, Device, Item};
-use tilewright::kernels::ops::{self, Form};
+use tilewright::kernels::ops::{self, Form, InParts};
 use tilewright::lang::{Error as LangError, Kernel};
 use tilewright::ops::{CrossEntropy, CumulativeSum, LayerNorm, Quantise, RmsNorm, Rows, Softmax, TopK};
 
@@ -38,8 +38,12 @@ impl Both {
     }
 
     fn launch(&self, programs: usize, kernel: Result<Kernel, LangError>, arguments: &[&dyn Argument]) {
+        self.launch_grid([programs as u32, 1, 1], kernel, arguments);
+    }
+
+    fn launch_grid(&self, grid: [u32; 3], kernel: Result<Kernel, LangError>, arguments: &[&dyn Argument]) {
         let program = self.machine.program(&kernel.unwrap()).unwrap();
-        program.launch([programs as u32, 1, 1], arguments).unwrap().expect_clean().unwrap();
+        program.launch(grid, arguments).unwrap().expect_clean().unwrap();
     }
 }
 
@@ -76,6 +80,26 @@ fn masked_softmax() {
         softmax(form).mask(rows(&mask)).run(&both.cpu, rows(&x), rows(&y[0])).unwrap();
         let kernel = ops::softmax_masked_long::stage::<f32, f32>(form, WIDTH);
         both.launch(ROWS, kernel, &[&sx.view(ALL), &counts.view(ALL), &y[1].view(ALL), &0.5f32]);
+        near(&y, 1e-5);
+    }
+}
+
+/// Matrices along either axis of the grid, of which the last is not whole, with programs of several rows that end within a matrix.
+#[test]
+fn causal_softmax_of_many_matrices() {
+    let both = Both::new();
+    let row = InParts::of(COLUMNS as u32, 4, true);
+    let (queries, matrices) = (3u32, 2);
+    assert!(row.rows > queries, "{row:?}");
+    let two = InParts { rows: 2, ..row };
+    for (row, turned) in [(row, false), (two, false), (two, true)] {
+        let ([x, sx], y) = (both.matrix(1, f32::NEG_INFINITY), both.matrix(2, f32::NAN));
+        softmax(Form::Probabilities).causal(queries as usize).run(&both.cpu, rows(&x), rows(&y[0])).unwrap();
+        let groups = queries.div_ceil(row.rows);
+        let grid = if turned { [matrices, groups, 1] } else { [groups, matrices, 1] };
+        let kernel = ops::softmax_causal::stage::<f32, f32>(Form::Probabilities, false, turned, row);
+        let arguments: &[&dyn Argument] = &[&sx.view(ALL), &y[1].view(ALL), &0.5f32, &queries, &0u32, &1u32];
+        both.launch_grid(grid, kernel, arguments);
         near(&y, 1e-5);
     }
 }
