@@ -679,7 +679,7 @@ pub fn cross_entropy<T: Padded, I: AxisNumber>(
 }
 
 /// The same of rows of any length, one by a program, step by step in one go. The number of the target is asked for by itself.
-#[kernel(threads = step.threads, cluster = (step.blocks, 1, 1), min_blocks = InParts::RESIDENT_OF_STEPS)]
+#[kernel(threads = step.threads, cluster = (step.blocks, 1, 1), min_blocks = step.resident_in_steps(smooth))]
 pub fn cross_entropy_long<T: Padded, I: AxisNumber>(
     x: View<T, 2>,
     targets: View<I, 2>,

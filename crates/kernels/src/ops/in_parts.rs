@@ -47,22 +47,20 @@ const REGISTERS: u32 = 80;
 const REGISTERS_OF_MANY: u32 = 96;
 const REGISTERS_OF_MOST_BLOCKS: u32 = 64;
 
-/// Threads of programs that go through rows in steps, what each asks for at a time, and blocks that share a multiprocessor: 64 KiB are on
-/// their way to it at most, twice of what keeps the memory of an H200 busy, since threads compute for half of the time. Small blocks begin and
-/// end at different times.
+/// Threads of programs that go through rows in steps, what each asks for at a time, and its registers: with four blocks on a multiprocessor, 64 KiB
+/// are on their way to it at most, twice of what keeps the memory of an H200 busy, since threads compute for half of the time. Small blocks
+/// begin and end at different times.
 const THREADS_OF_STEPS: u32 = 256;
 const PARTS_OF_STEPS: u32 = 4;
+const REGISTERS_OF_STEPS: u32 = 64;
 
 /// Blocks of programs in steps that an H200 has room for.
-const PLACES: usize = 132 * InParts::RESIDENT_OF_STEPS as usize;
+const PLACES: usize = 132 * 4;
 
 /// The part of the places that shall have a block to the end, in percent.
 const TAKEN: usize = 85;
 
 impl InParts {
-    /// Blocks of programs in steps that share a multiprocessor.
-    pub(super) const RESIDENT_OF_STEPS: u32 = 4;
-
     /// A step of a row that no program holds: its parts are asked for together. Where there are few rows, or a few more than fill the chip
     /// evenly, clusters share them. How many blocks that are follows from the rows alone, so that sums are the same on every chip that has
     /// clusters.
@@ -110,6 +108,12 @@ impl InParts {
             (_, MOST_BLOCKS) => REGISTERS_OF_MOST_BLOCKS,
             _ => REGISTERS,
         };
+        (65536 / (registers * self.threads)).max(1)
+    }
+
+    /// The same of programs in steps; what is added up beside exponentials takes more registers than four of them have.
+    pub(super) fn resident_in_steps(&self, with_more: bool) -> u32 {
+        let registers = if with_more { REGISTERS } else { REGISTERS_OF_STEPS };
         (65536 / (registers * self.threads)).max(1)
     }
 }
