@@ -512,7 +512,7 @@ fn in_steps<U: Float>(
     width: u32,
 ) {
     let Known { most, sum, .. } =
-        known_of(move |start, behind| numbers((start + behind) / width).1, columns, (width, 2), false);
+        known_of(move |start, behind| numbers((start + behind) / width).1, columns, (width, 1), false);
     let shift = select(most == f32::NEG_INFINITY, 0.0f32, most);
     let sum = select(sum == 0.0f32, 1.0f32, sum);
     let (inverse, log) = (sum.recip(), sum.log());
