@@ -304,7 +304,7 @@ pub fn softmax_masked<T: Padded, U: Float>(
 }
 
 /// Softmax of rows of any length, one by a program, `width` columns at a time.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_long<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
@@ -320,7 +320,7 @@ pub fn softmax_long<T: Padded, U: Float>(
 }
 
 /// The same with a position for each row.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_positions_long<T: Padded, U: Float>(
     x: View<T, 2>,
     positions: View<i32, 2>,
@@ -334,7 +334,7 @@ pub fn softmax_positions_long<T: Padded, U: Float>(
 }
 
 /// The same over the columns where a mask is true.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_masked_long<T: Padded, U: Float>(
     x: View<T, 2>,
     mask: View<bool, 2>,
@@ -353,7 +353,7 @@ pub fn softmax_masked_long<T: Padded, U: Float>(
 }
 
 /// The same over the columns of those where a mask is true that a query sees: causal as [`softmax()`] is.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_masked_causal<T: Padded, U: Float>(
     x: View<T, 2>,
     mask: View<bool, 2>,
@@ -368,7 +368,7 @@ pub fn softmax_masked_causal<T: Padded, U: Float>(
 }
 
 /// The same with a position for each row.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_masked_positions<T: Padded, U: Float>(
     x: View<T, 2>,
     mask: View<bool, 2>,
