@@ -339,7 +339,7 @@ pub fn softmax_masked<T: Padded, U: Float>(
 }
 
 /// Softmax of rows of any length, one by a program, `width` columns at a time.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_long<T: Padded, U: Float>(
     x: View<T, 2>,
     y: View<U, 2>,
@@ -355,7 +355,7 @@ pub fn softmax_long<T: Padded, U: Float>(
 }
 
 /// The same with a position for each row.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_positions_long<T: Padded, U: Float>(
     x: View<T, 2>,
     positions: View<i32, 2>,
@@ -369,7 +369,7 @@ pub fn softmax_positions_long<T: Padded, U: Float>(
 }
 
 /// The same over the columns where a mask is true.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_masked_long<T: Padded, U: Float>(
     x: View<T, 2>,
     mask: View<bool, 2>,
@@ -388,7 +388,7 @@ pub fn softmax_masked_long<T: Padded, U: Float>(
 }
 
 /// The same over the columns of those where a mask is true that a query sees: causal as [`softmax()`] is.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_masked_causal<T: Padded, U: Float>(
     x: View<T, 2>,
     mask: View<bool, 2>,
@@ -403,7 +403,7 @@ pub fn softmax_masked_causal<T: Padded, U: Float>(
 }
 
 /// The same with a position for each row.
-#[kernel]
+#[kernel(min_blocks = 2)]
 pub fn softmax_masked_positions<T: Padded, U: Float>(
     x: View<T, 2>,
     mask: View<bool, 2>,
@@ -450,24 +450,90 @@ fn first_of<T: Padded>(
     }
 }
 
-/// The largest number of a row and the sum of the exponentials of all relative to it, which is corrected when a larger one comes. Of nothing
-/// but -inf that sum is zero.
+/// What is known of the numbers of a row: the largest, though no less than the lowest finite one, and relative to it the sum of exponentials,
+/// and by how much all are smaller together, if that is asked for. Of nothing but -inf the sum of exponentials is zero.
+#[derive(Clone, Copy)]
+struct Known<T> {
+    most: Tile<T>,
+    sum: Tile<f32>,
+    below: Tile<f32>,
+}
+
+/// All that is [`Known`] of a row, from one time through it. It comes in tiles of a width, `together` of them at a time: `numbers` gives the
+/// tile so many columns behind the one that begins at a column.
+///
+/// Each column of the tile has a largest number and sums of its own until the row ends. So threads wait for each other once rather than at
+/// each step, and memory has something to read all the time. Sums are corrected when a larger number has come, once for as many tiles as
+/// come together, all of which are asked for before the first is used.
 #[device]
-fn largest_and_sum(
-    numbers: impl Fn(Val<u32>) -> Tile<f32> + Copy,
-    steps: Val<u32>,
-) -> (Tile<f32>, Tile<f32>) {
-    let mut most = Tile::<f32>::full([1, 1], f32::NEG_INFINITY);
-    let mut sum = Tile::<f32>::zeros([1, 1]);
-    for step in 0..steps {
-        let x = numbers(step);
-        let larger = most.maximum(x.max(1));
-        // Before the first number there is nothing to correct.
-        let shift = select(larger == f32::NEG_INFINITY, 0.0f32, larger);
-        sum = sum * exponential(most - shift) + exponential(x - shift).sum(1);
-        most = larger;
+fn known_of<T: Padded>(
+    numbers: impl Fn(Val<u32>, u32) -> Tile<T> + Copy,
+    columns: Val<u32>,
+    (width, together): (u32, u32),
+    with_below: bool,
+) -> Known<f32> {
+    let (shape, stride) = ([1, width], width * together);
+    // Not -inf: from that nothing can be taken away, and it would have to be told apart each time.
+    let (mut most, mut sum) = (Tile::<T>::full(shape, T::LEAST), Tile::<f32>::zeros(shape));
+    let mut below = Tile::<f32>::zeros(shape);
+    let whole = columns / stride;
+    for step in 0..whole {
+        let tiles = (0..together).map(|i| (numbers(step * stride, i * width), Tile::full(shape, true)));
+        let before = (step * together).cast::<f32>();
+        let next = and_more(Known { most, sum, below }, before, tiles.collect(), with_below);
+        most = next.most;
+        sum = next.sum;
+        below = next.below;
     }
-    (most, sum)
+    let rest = columns - whole * stride;
+    if rest > 0 {
+        let inside = |i: u32| Tile::<u32>::iota(1, shape) + i * width < rest;
+        let tiles = (0..together).map(|i| (numbers(whole * stride, i * width), inside(i)));
+        let before = (whole * together).cast::<f32>();
+        let next = and_more(Known { most, sum, below }, before, tiles.collect(), with_below);
+        most = next.most;
+        sum = next.sum;
+        below = next.below;
+    }
+    let of_columns = most.cast::<f32>();
+    let most = of_columns.max(1);
+    let sum = (sum * exponential(of_columns - most)).sum(1);
+    if with_below {
+        let count = (columns + (width - 1) - Tile::<u32>::iota(1, shape)) / width;
+        below = (below + lowered(of_columns, most) * count.cast::<f32>()).sum(1);
+    }
+    Known { most, sum, below }
+}
+
+/// What is known when more tiles have come, of which some columns are inside of the row; `before` is how many there were.
+#[device]
+fn and_more<T: Padded>(
+    known: Known<T>,
+    before: Val<f32>,
+    tiles: Vec<(Tile<T>, Tile<bool>)>,
+    with_below: bool,
+) -> Known<T> {
+    let most = tiles.iter().fold(known.most, |most, &(x, _)| most.maximum(x));
+    let (old, shift) = (known.most.cast::<f32>(), most.cast::<f32>());
+    let mut sum = known.sum * quick_exponential(old - shift, val(1.0));
+    let mut below = known.below;
+    if with_below {
+        below += lowered(old, shift) * before;
+    }
+    for (x, inside) in tiles {
+        let lower = x.cast::<f32>() - shift;
+        sum += quick_exponential(lower, val(1.0));
+        if with_below {
+            below -= select(inside, lower, 0.0f32);
+        }
+    }
+    Known { most, sum, below }
+}
+
+/// By how much numbers are smaller, finite so that nothing of it is nothing.
+#[device]
+fn lowered(x: Tile<f32>, most: Tile<f32>) -> Tile<f32> {
+    (most - x).minimum(f32::MAX)
 }
 
 /// Softmax of the row of this program, of which columns behind the first so many do not count: once through the row for its largest number
@@ -480,7 +546,8 @@ fn in_steps<U: Float>(
     form: Form,
     width: u32,
 ) {
-    let (most, sum) = largest_and_sum(move |step| numbers(step).1, columns.div_ceil(width));
+    let Known { most, sum, .. } =
+        known_of(move |start, behind| numbers((start + behind) / width).1, columns, (width, 1), false);
     let shift = select(most == f32::NEG_INFINITY, 0.0f32, most);
     let sum = select(sum == 0.0f32, 1.0f32, sum);
     let (inverse, log) = (sum.recip(), sum.log());
@@ -646,8 +713,8 @@ pub fn cross_entropy<T: Padded, I: AxisNumber>(
     losses.tile([shape[0], 1]).block((i, 0)).store(known(loss, target, columns, ignore));
 }
 
-/// The same of rows of any length, one by a program, `width` columns at a time, in one go.
-#[kernel(min_blocks = 2)]
+/// The same of rows of any length, one by a program, step by step in one go. The number of the target is asked for by itself.
+#[kernel(threads = step.threads, cluster = (step.blocks, 1, 1), min_blocks = step.resident_in_steps(smooth))]
 pub fn cross_entropy_long<T: Padded, I: AxisNumber>(
     x: View<T, 2>,
     targets: View<I, 2>,
@@ -657,23 +724,21 @@ pub fn cross_entropy_long<T: Padded, I: AxisNumber>(
     z_loss: Val<f32>,
     smooth: bool,
     squares: bool,
-    width: u32,
+    step: InParts,
 ) {
-    let (i, columns, shape) = (program_id(0), x.extent(1), [1, width]);
-    let target = targets.tile([1, 1]).block((i, 0)).load().cast::<i64>();
-    let logits = |step: Val<u32>| logits(x.tile(shape).block((i, step)), target, columns);
-    let steps = columns.div_ceil(width);
-    let (most, sum) = largest_and_sum(|step| logits(step).x, steps);
-    let (mut chosen, mut all) = (Tile::<f32>::zeros(shape), Tile::<f32>::zeros(shape));
-    for step in 0..steps {
-        let Logits { x, hit, inside } = logits(step);
-        chosen += select(hit, most - x, 0.0f32);
-        if smooth {
-            all += select(inside, most - x, 0.0f32);
-        }
-    }
-    let sums = [most, sum.log(), chosen.sum(1), all.sum(1)];
-    let loss = loss(sums, columns, smooth.then_some(smoothing), squares.then_some(z_loss));
+    let (i, columns, shape) = (program_id(0), x.extent(1), [1, step.width]);
+    let target = targets.load_scalar_unchecked((i, 0)).cast::<i64>();
+    let is_column = (target >= 0i64) & (target < columns.cast::<i64>());
+    let chosen = x.load_scalar((i, select(is_column, target, 0i64).cast::<u32>())).cast::<f32>();
+    let numbers = |start, behind| x.shift((0, behind)).tile(shape).at((i, start)).load_or(T::LOWEST);
+    let Known { most, sum, below } = known_of(numbers, columns, (step.width, step.parts), smooth);
+    let loss = loss(
+        [most, sum.log(), most - chosen, below],
+        columns,
+        smooth.then_some(smoothing),
+        squares.then_some(z_loss),
+    );
+    let target = Tile::full([1, 1], target);
     losses.tile([1, 1]).block((i, 0)).store(known(loss, target, columns, ignore));
 }
 
@@ -731,7 +796,8 @@ pub fn cross_entropy_backward_long<T: Padded, I: AxisNumber, U: Float>(
     let given = dlosses.tile([1, 1]).block((i, 0)).load();
     let logits = |step: Val<u32>| logits(x.tile(shape).block((i, step)), target, columns);
     let steps = columns.div_ceil(width);
-    let (most, sum) = largest_and_sum(|step| logits(step).x, steps);
+    let Known { most, sum, .. } =
+        known_of(|start, behind| logits((start + behind) / width).x, columns, (width, 2), false);
     for step in 0..steps {
         let Logits { x, hit, .. } = logits(step);
         let slope = slope(exponential(x - most), hit, [most, sum], columns, [smoothing, z_loss]) * given;

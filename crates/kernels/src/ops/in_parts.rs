@@ -58,7 +58,44 @@ const REGISTERS: u32 = 80;
 const REGISTERS_OF_MANY: u32 = 96;
 const REGISTERS_OF_MOST_BLOCKS: u32 = 64;
 
+/// Threads of programs that go through rows in steps, what each asks for at a time, and its registers: with four blocks on a multiprocessor, 64 KiB
+/// are on their way to it at most, twice of what keeps the memory of an H200 busy, since threads compute for half of the time. Small blocks
+/// begin and end at different times.
+const THREADS_OF_STEPS: u32 = 256;
+const PARTS_OF_STEPS: u32 = 4;
+const REGISTERS_OF_STEPS: u32 = 64;
+
+/// Blocks of programs in steps that an H200 has room for.
+const PLACES: usize = 132 * 4;
+
+/// The part of the places that shall have a block to the end, in percent.
+const TAKEN: usize = 85;
+
 impl InParts {
+    /// A step of a row that no program holds: its parts are asked for together. Where there are few rows, or a few more than fill the chip
+    /// evenly, clusters share them. How many blocks that are follows from the rows alone, so that sums are the same on every chip that has
+    /// clusters.
+    ///
+    /// ```
+    /// use tilewright_kernels::ops::InParts;
+    ///
+    /// let blocks = |rows| InParts::of_steps(rows, 4, true).blocks;
+    /// assert_eq!([8, 64, 130, 260, 520].map(blocks), [8, 8, 4, 2, 1]);
+    /// // Twice as many as have room, and a few more.
+    /// assert_eq!([1056, 1100].map(blocks), [1, 4]);
+    /// ```
+    #[must_use]
+    pub fn of_steps(rows: usize, bytes: u32, clusters: bool) -> InParts {
+        let fills = |blocks: &u32| {
+            let all = rows.saturating_mul(*blocks as usize);
+            all.saturating_mul(100) >= (all.div_ceil(PLACES) * PLACES).saturating_mul(TAKEN)
+        };
+        let most = if clusters { MOST_BLOCKS } else { 1 };
+        let blocks = [1, 2, 4].into_iter().filter(|&blocks| blocks < most).find(fills).unwrap_or(most);
+        let width = THREADS_OF_STEPS * blocks * (AT_A_TIME / bytes.max(1)).max(1);
+        InParts { parts: PARTS_OF_STEPS, width, threads: THREADS_OF_STEPS, blocks }
+    }
+
     /// For rows of so many columns of so many bytes each, on a chip that may have clusters.
     #[must_use]
     pub fn of(columns: u32, bytes: u32, clusters: bool) -> InParts {
@@ -90,5 +127,11 @@ impl InParts {
             _ => REGISTERS,
         };
         (65536 / (registers * self.threads * self.rows)).max(1)
+    }
+
+    /// The same of programs in steps; what is added up beside exponentials takes more registers than four of them have.
+    pub(super) fn resident_in_steps(&self, with_more: bool) -> u32 {
+        let registers = if with_more { REGISTERS } else { REGISTERS_OF_STEPS };
+        (65536 / (registers * self.threads)).max(1)
     }
 }

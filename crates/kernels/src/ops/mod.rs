@@ -60,19 +60,24 @@ pub trait Padded: Float {
     const LOWEST: Self;
     /// Infinity.
     const HIGHEST: Self;
+    /// The lowest finite number.
+    const LEAST: Self;
 }
 
 impl Padded for f32 {
     const LOWEST: f32 = f32::NEG_INFINITY;
     const HIGHEST: f32 = f32::INFINITY;
+    const LEAST: f32 = f32::MIN;
 }
 
 impl Padded for f16 {
     const LOWEST: f16 = f16::NEG_INFINITY;
     const HIGHEST: f16 = f16::INFINITY;
+    const LEAST: f16 = f16::MIN;
 }
 
 impl Padded for bf16 {
     const LOWEST: bf16 = bf16::NEG_INFINITY;
     const HIGHEST: bf16 = bf16::INFINITY;
+    const LEAST: bf16 = bf16::MIN;
 }

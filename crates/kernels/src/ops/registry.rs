@@ -69,7 +69,7 @@ pub static OPERATORS: &[Entry] = &[
         cross_entropy::stage::<bf16, i64>(true, true, [1, 8192])
     }),
     entry("cross_entropy_long", "cross entropy of rows of any length of bf16", || {
-        cross_entropy_long::stage::<bf16, i64>(true, true, 4096)
+        cross_entropy_long::stage::<bf16, i64>(true, true, InParts::of_steps(1024, 2, false))
     }),
     entry(
         "cross_entropy_backward_long",

@@ -11,10 +11,11 @@
 //!
 //! Gradients work in place: `dx` may be exactly `x`.
 
-use tilewright_kernels::ops as kernels;
+use tilewright_hardware::Arch;
+use tilewright_kernels::ops::{self as kernels, InParts};
 
 use super::cpu::{count, largest, on_cpu, per_row, rounded};
-use super::launch::{STEP, key, launch, programs, rows_or_steps};
+use super::launch::{STEP, key, launch, programs, rows_of_block, rows_or_steps};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, IndexItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
@@ -88,9 +89,11 @@ impl CrossEntropy {
         expect_extents("losses", &losses, (rows, 1), "one for each row of `x`")?;
         operands.apart("losses", &losses)?;
         if device.kind() != DeviceKind::Cpu {
-            let (whole, shape) = rows_or_steps(device, x.extents(), 2);
+            let whole = rows_of_block(x.extents());
+            let step = InParts::of_steps(rows, T::ELEMENT.bytes(), device.arch().supports(Arch::SM_90));
+            let shape = whole.unwrap_or([1, step.width]);
             let (smooth, squares) = (self.smoothing != 0.0, self.z_loss != 0.0);
-            let name = if whole { "cross_entropy" } else { "cross_entropy_long" };
+            let name = if whole.is_some() { "cross_entropy" } else { "cross_entropy_long" };
             let key = key(name, &[T::ELEMENT, I::ELEMENT], &[smooth.into(), squares.into()], shape);
             let programs = [programs(x.extents(), shape)[0], 1];
             let arguments: &[&dyn Argument] = &[
@@ -102,8 +105,8 @@ impl CrossEntropy {
                 &self.z_loss,
             ];
             return launch(device, &key, programs, arguments, || match whole {
-                true => kernels::cross_entropy::stage::<T, I>(smooth, squares, shape),
-                false => kernels::cross_entropy_long::stage::<T, I>(smooth, squares, STEP),
+                Some(shape) => kernels::cross_entropy::stage::<T, I>(smooth, squares, shape),
+                None => kernels::cross_entropy_long::stage::<T, I>(smooth, squares, step),
             });
         }
         on_cpu(device, |mut host| {

@@ -40,19 +40,28 @@ pub(super) fn key(
 
 /// The tile of a program that holds whole rows; nothing if rows are too long for the device.
 pub(super) fn whole_rows(device: &Device, extents: (usize, usize)) -> Option<[u32; 2]> {
-    tile_of_rows(device, extents, 1)
+    tile_of_rows(longest(device), extents)
+}
+
+/// The same where a program is one block of threads on any chip, and holds two tiles: for operators that are faster in steps than in clusters,
+/// whose blocks wait for each other.
+pub(super) fn rows_of_block(extents: (usize, usize)) -> Option<[u32; 2]> {
+    tile_of_rows(LONGEST / 2, extents)
 }
 
 /// Whether a program that holds so many tiles at a time holds whole rows, and the shape of its tiles: those of rows, or else of steps.
 pub(super) fn rows_or_steps(device: &Device, extents: (usize, usize), tiles: u32) -> (bool, [u32; 2]) {
-    match tile_of_rows(device, extents, tiles) {
+    match tile_of_rows(longest(device) / tiles, extents) {
         Some(shape) => (true, shape),
         None => (false, [1, STEP]),
     }
 }
 
-fn tile_of_rows(device: &Device, (rows, columns): (usize, usize), tiles: u32) -> Option<[u32; 2]> {
-    let longest = if device.arch().supports(Arch::SM_90) { LONGEST_OF_CLUSTER } else { LONGEST } / tiles;
+fn longest(device: &Device) -> u32 {
+    if device.arch().supports(Arch::SM_90) { LONGEST_OF_CLUSTER } else { LONGEST }
+}
+
+fn tile_of_rows(longest: u32, (rows, columns): (usize, usize)) -> Option<[u32; 2]> {
     let width = u32::try_from(columns.max(1)).ok().filter(|width| *width <= longest)?;
     let some = (ELEMENTS / columns.max(1)).clamp(1, rows.max(1).next_power_of_two());
     Some([u32::try_from(some).unwrap_or(1), width])

@@ -145,3 +145,39 @@ fn large_logits_lose_nothing() {
         }
     }
 }
+
+/// Rows that are gone through in steps, by clusters where there are few: numbers that come late, special ones, targets anywhere.
+fn long_rows_of<T: Sample>() {
+    const ROWS: usize = 9;
+    let columns = 40_003;
+    let mut values: Vec<T> = normals(5, ROWS * columns, 3.0).into_iter().map(T::of).collect();
+    let row = |i: usize| i * columns..(i + 1) * columns;
+    // Each is larger than all before.
+    values[row(1)].iter_mut().enumerate().for_each(|(i, x)| *x = T::of(i as f64 / 512.0));
+    values[row(2)].fill(T::of(3e4));
+    values[row(3)].fill(T::of(f64::NEG_INFINITY));
+    values[row(4)][30_000] = T::of(f64::INFINITY);
+    values[row(5)][columns - 1] = T::of(f64::NAN);
+    values[row(6)][..columns - 2].fill(T::of(f64::NEG_INFINITY));
+    values[row(7)].fill(T::of(-6e4));
+    values[row(8)][..30_000].fill(T::of(f64::NEG_INFINITY));
+    let targets = [0i64, 20_000, 40_002, 5, 6, 7, 40_001, 12_345, 0];
+    for (smoothing, z_loss) in [(0.0, 0.0), (0.1, 1e-4), (1.0, 0.0)] {
+        let entropy = CrossEntropy::new().smoothing(smoothing).z_loss(z_loss);
+        let [want, found] = [Device::cpu(), Device::simulator()].map(|device| {
+            let (x, targets) = (device.upload(&values).unwrap(), device.upload(&targets).unwrap());
+            let losses = device.alloc::<f32>(ROWS).unwrap();
+            entropy.run(&device, Rows::new(&x, ROWS, columns), &targets, &losses).unwrap();
+            losses.to_vec().unwrap()
+        });
+        let near = |(want, found): (&f32, &f32)| {
+            want == found
+                || (want.is_nan() && found.is_nan())
+                || (want - found).abs() < 1e-5 * (1.0 + want.abs())
+        };
+        let case = (T::ELEMENT, smoothing, z_loss);
+        assert!(want.iter().zip(&found).all(near), "{case:?}: {found:?}, on the CPU {want:?}");
+    }
+}
+
+for_each_type!(long_rows_of);

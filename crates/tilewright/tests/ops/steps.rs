@@ -140,10 +140,13 @@ fn cross_entropy_and_its_gradient() {
     let [given, given_too] = both.same(&[0.5f32, 1.0, -2.0, 3.0, 1.0]);
     let loss = CrossEntropy::new().z_loss(0.01);
     let column = [ROWS, 1];
-    for smoothing in [0.0f32, 0.1] {
+    // One step of several tiles and a rest; less than a step, by a cluster.
+    let step = InParts { parts: 2, width: WIDTH, threads: 32, blocks: 1 };
+    let shared = InParts { parts: 2, width: 2 * WIDTH, threads: 32, blocks: 2 };
+    for (smoothing, step) in [(0.0f32, step), (0.1, step), (0.0, shared), (0.1, shared)] {
         let loss = loss.smoothing(smoothing);
         loss.run(&both.cpu, rows(&x), &targets, &losses[0]).unwrap();
-        let kernel = ops::cross_entropy_long::stage::<f32, i64>(smoothing != 0.0, true, WIDTH);
+        let kernel = ops::cross_entropy_long::stage::<f32, i64>(smoothing != 0.0, true, step);
         let arguments: &[&dyn Argument] =
             &[&sx.view(ALL), &chosen.view(column), &losses[1].view(column), &-100i64, &smoothing, &0.01f32];
         both.launch(ROWS, kernel, arguments);
