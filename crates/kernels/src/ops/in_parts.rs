@@ -58,15 +58,16 @@ const REGISTERS: u32 = 80;
 const REGISTERS_OF_MANY: u32 = 96;
 const REGISTERS_OF_MOST_BLOCKS: u32 = 64;
 
-/// Threads of programs that go through rows in steps, what each asks for at a time, and its registers: with four blocks on a multiprocessor, 64 KiB
-/// are on their way to it at most, twice of what keeps the memory of an H200 busy, since threads compute for half of the time. Small blocks
-/// begin and end at different times.
-const THREADS_OF_STEPS: u32 = 256;
-const PARTS_OF_STEPS: u32 = 4;
+/// Threads of programs that go through rows in steps, and what each asks for at a time: of rows of up to so many bytes, and of longer ones. Blocks
+/// of short rows begin and end all the time, so there are more of them; long rows are faster the more is on its way (524 rows of 128256 f32:
+/// 61 us on an H200 with eight parts, 72 with four).
+const SHORT_FOR_STEPS: u32 = 32 << 10;
+const THREADS_OF_STEPS: [u32; 2] = [128, 256];
+const PARTS_OF_STEPS: [u32; 2] = [4, 8];
 const REGISTERS_OF_STEPS: u32 = 64;
 
-/// Blocks of programs in steps that an H200 has room for.
-const PLACES: usize = 132 * 4;
+/// Multiprocessors of an H200.
+const MULTIPROCESSORS: u32 = 132;
 
 /// The part of the places that shall have a block to the end, in percent.
 const TAKEN: usize = 85;
@@ -79,21 +80,29 @@ impl InParts {
     /// ```
     /// use tilewright_kernels::ops::InParts;
     ///
-    /// let blocks = |rows| InParts::of_steps(rows, 4, true).blocks;
+    /// let blocks = |rows| InParts::of_steps((rows, 128256), 4, false, true).blocks;
     /// assert_eq!([8, 64, 130, 260, 520].map(blocks), [8, 8, 4, 2, 1]);
     /// // Twice as many as have room, and a few more.
     /// assert_eq!([1056, 1100].map(blocks), [1, 4]);
+    /// // What is added up besides takes registers, so less is asked for at a time.
+    /// assert_eq!(InParts::of_steps((8, 128256), 4, true, true).parts, 4);
     /// ```
     #[must_use]
-    pub fn of_steps(rows: usize, bytes: u32, clusters: bool) -> InParts {
+    pub fn of_steps((rows, columns): (usize, usize), bytes: u32, with_more: bool, clusters: bool) -> InParts {
+        let long = columns.saturating_mul(bytes as usize) > SHORT_FOR_STEPS as usize;
+        let threads = THREADS_OF_STEPS[usize::from(long)];
+        let parts = PARTS_OF_STEPS[usize::from(long && !with_more)];
+        let of = |blocks: u32| {
+            let width = threads * blocks * (AT_A_TIME / bytes.max(1)).max(1);
+            InParts { rows: 1, parts, width, threads, blocks }
+        };
+        let places = (MULTIPROCESSORS * of(1).resident_in_steps(with_more)) as usize;
         let fills = |blocks: &u32| {
             let all = rows.saturating_mul(*blocks as usize);
-            all.saturating_mul(100) >= (all.div_ceil(PLACES) * PLACES).saturating_mul(TAKEN)
+            all.saturating_mul(100) >= (all.div_ceil(places) * places).saturating_mul(TAKEN)
         };
         let most = if clusters { MOST_BLOCKS } else { 1 };
-        let blocks = [1, 2, 4].into_iter().filter(|&blocks| blocks < most).find(fills).unwrap_or(most);
-        let width = THREADS_OF_STEPS * blocks * (AT_A_TIME / bytes.max(1)).max(1);
-        InParts { parts: PARTS_OF_STEPS, width, threads: THREADS_OF_STEPS, blocks }
+        of([1, 2, 4].into_iter().filter(|&blocks| blocks < most).find(fills).unwrap_or(most))
     }
 
     /// For rows of so many columns of so many bytes each, on a chip that may have clusters.

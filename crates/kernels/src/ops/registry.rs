@@ -69,7 +69,7 @@ pub static OPERATORS: &[Entry] = &[
         cross_entropy::stage::<bf16, i64>(true, true, [1, 8192])
     }),
     entry("cross_entropy_long", "cross entropy of rows of any length of bf16", || {
-        cross_entropy_long::stage::<bf16, i64>(true, true, InParts::of_steps(1024, 2, false))
+        cross_entropy_long::stage::<bf16, i64>(true, true, InParts::of_steps((1024, 128_256), 2, true, false))
     }),
     entry(
         "cross_entropy_backward_long",

@@ -90,11 +90,13 @@ impl CrossEntropy {
         operands.apart("losses", &losses)?;
         if device.kind() != DeviceKind::Cpu {
             let whole = rows_of_block(x.extents());
-            let step = InParts::of_steps(rows, T::ELEMENT.bytes(), device.arch().supports(Arch::SM_90));
-            let shape = whole.unwrap_or([1, step.width]);
             let (smooth, squares) = (self.smoothing != 0.0, self.z_loss != 0.0);
+            let clusters = device.arch().supports(Arch::SM_90);
+            let step = InParts::of_steps(x.extents(), T::ELEMENT.bytes(), smooth, clusters);
+            let shape = whole.unwrap_or([1, step.width]);
             let name = if whole.is_some() { "cross_entropy" } else { "cross_entropy_long" };
             let key = key(name, &[T::ELEMENT, I::ELEMENT], &[smooth.into(), squares.into()], shape);
+            let key = (key, whole.is_none().then_some(step));
             let programs = [programs(x.extents(), shape)[0], 1];
             let arguments: &[&dyn Argument] = &[
                 &x.tensor(),
