@@ -264,12 +264,14 @@ impl Lowering<'_> {
         let line = self.line_index(layout, axis, all);
         let writes = self.speaks(layout, axis, within, all);
         let lines = line_count(layout, axis, all);
-        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks }))
+        // The warps have left theirs for each other, and met for that.
+        let met = blocks && count_along(layout, Holder::Warp, axis) > 1;
+        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks, met }))
     }
 
     /// Everybody leaves its items and reads those of all.
     fn in_memory(&mut self, with: &Combiner, items: &[Item], at: &Meeting) -> Vec<Vec<Item>> {
-        let signal = if at.blocks { self.signal() } else { None };
+        let signal = if at.blocks { self.signal(at.met) } else { None };
         let flags = items.iter().all(|item| item.valid.is_some()).then_some(Element::Bool);
         let elements: Vec<Element> = with.elements.iter().copied().chain(flags).collect();
         let left_as = |element: Element| if signal.is_some() { word(element) } else { element };
@@ -285,7 +287,14 @@ impl Lowering<'_> {
             .collect();
         // One piece for all: a barrier that one of several needs would forget that those before it are about to be written.
         let end = elements.last().zip(starts.last()).map_or(0, |(&element, start)| start + room(element));
-        let (piece, base) = self.scratch(end);
+        let turn = signal.and_then(|signal| signal.turn);
+        let (piece, base) = match turn {
+            Some(turn) => (None, self.place_of_turn(turn, end)),
+            None => {
+                let (piece, base) = self.scratch(end);
+                (Some(piece), base)
+            }
+        };
         let (mut lines, mut columns) = (Vec::new(), Vec::new());
         for (i, (&element, &start)) in elements.iter().zip(&starts).enumerate() {
             let size = bytes(left_as(element));
@@ -304,10 +313,10 @@ impl Lowering<'_> {
             columns.push(Column { place, step: at.along * size, values });
             lines.push(own);
         }
-        if at.blocks {
-            self.touch_remote(&piece);
-        } else {
-            self.touch(&piece, true);
+        match &piece {
+            Some(piece) if at.blocks => self.touch_remote(piece),
+            Some(piece) => self.touch(piece, true),
+            None => {}
         }
         match signal {
             Some(signal) => {
@@ -320,7 +329,9 @@ impl Lowering<'_> {
             }
             None => self.leave_here(&columns, at.writes),
         }
-        self.touch(&piece, false);
+        if let Some(piece) = &piece {
+            self.touch(piece, false);
+        }
         let mut read: Vec<Vec<Vec<Value>>> = Vec::new();
         for (&element, &own) in elements.iter().zip(&lines) {
             let each = (0..count).map(|i| {
@@ -424,6 +435,8 @@ struct Meeting {
     lines: u32,
     writes: Option<Value>,
     blocks: bool,
+    /// Whether the threads of a block have met for it before.
+    met: bool,
 }
 
 fn count_along(layout: &Layout, holder: Holder, axis: usize) -> u32 {
