@@ -1,8 +1,8 @@
 //! `tile_reduce`: what stands along an axis becomes one element.
 //!
-//! First each thread combines its own registers, as a tree; then lanes combine by exchanging with a partner (`shfl.bfly`), so that all of
-//! them have the result; then warps leave theirs in shared memory and everybody combines all; last, blocks of a cluster do the same in each
-//! other's shared memory. The result lies in all threads along the axis, ready to be broadcast.
+//! First each thread combines its own registers, as a tree, or adds products as it multiplies them; then lanes combine by exchanging with a
+//! partner (`shfl.bfly`), so that all of them have the result; then warps leave theirs in shared memory and everybody combines all; last, blocks
+//! of a cluster do the same in each other's shared memory. The result lies in all threads along the axis, ready to be broadcast.
 
 use std::collections::HashMap;
 
@@ -149,7 +149,7 @@ impl Lowering<'_> {
     /// The registers of a run, combined.
     fn combined(&mut self, with: &Combiner, tiles: &[Tile], axis: usize, run: Vec<usize>) -> Item {
         let layout = tiles[0].layout.clone();
-        let items = run
+        let items: Vec<Item> = run
             .into_iter()
             .map(|register| {
                 let values = tiles.iter().map(|tile| tile.registers[register]).collect();
@@ -157,7 +157,55 @@ impl Lowering<'_> {
                 self.filled(with, Item { values, valid })
             })
             .collect();
-        self.tree(with, items)
+        self.products(with, &items).unwrap_or_else(|| self.tree(with, items))
+    }
+
+    /// Sums of products, which take one op an element and are rounded once for it: each product is added as it is multiplied, to one of a few sums,
+    /// so that none waits for the one before. None if nothing is such a sum.
+    fn products(&mut self, with: &Combiner, items: &[Item]) -> Option<Item> {
+        const SUMS: usize = 4;
+        let ops = each_by_one(self.source, with.region).filter(|_| with.identity.is_some())?;
+        let column = |i: usize| items.iter().map(|item| item.values[i]).collect::<Vec<Value>>();
+        let columns: Vec<Vec<Value>> = (0..ops.len()).map(column).collect();
+        let factors: Vec<Option<Vec<[Value; 2]>>> = (ops.iter().zip(&columns).zip(&with.elements))
+            .map(|((&op, column), &element)| {
+                let sums = self.source.op(op).code == Opcode::Add && self.source.op(op).attrs.is_empty();
+                let wide = matches!(element, Element::F32 | Element::F64);
+                let each = column.iter().map(|&value| self.factors_of(value));
+                each.collect::<Option<Vec<_>>>().filter(|_| sums && wide)
+            })
+            .collect();
+        let exist = items.iter().all(|item| item.valid.is_none());
+        if !exist || items.len() <= SUMS || factors.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut values = Vec::with_capacity(ops.len());
+        for ((&op, mut column), factors) in ops.iter().zip(columns).zip(factors) {
+            let (data, ty) = (self.source.op(op), self.builder.func.ty(column[0]));
+            if let Some(factors) = factors {
+                let rest = factors.into_iter().enumerate().skip(SUMS);
+                for (i, [a, b]) in rest {
+                    column[i % SUMS] = self.value(Opcode::Fma, [a, b, column[i % SUMS]], [], ty);
+                }
+                column.truncate(SUMS);
+            }
+            while column.len() > 1 {
+                let pairs = column.chunks(2).map(|pair| match *pair {
+                    [a, b] => self.value(data.code, [a, b], data.attrs.to_vec(), ty),
+                    _ => pair[0],
+                });
+                column = pairs.collect();
+            }
+            values.push(column[0]);
+        }
+        Some(Item { values, valid: None })
+    }
+
+    /// What a value is the product of, if it is one.
+    fn factors_of(&self, value: Value) -> Option<[Value; 2]> {
+        let data = self.builder.func.op(self.builder.func.def_op(value)?);
+        let is_plain = data.code == Opcode::Mul && data.attrs.is_empty();
+        is_plain.then(|| [data.operands[0], data.operands[1]])
     }
 
     /// All items combined in their order, neighbours first.
