@@ -124,3 +124,54 @@ fn what_decides_by_order_stays_apart() {
     let func = lowered(&largest::stage().unwrap(), Arch::SM_90A).func;
     assert_eq!(count(&func, Opcode::Barrier), 2);
 }
+
+/// Rows over their sums, one in each round, or in every other one.
+#[kernel]
+fn normalised(x: View<f32, 2>, y: View<f32, 2>, always: bool, width: u32) {
+    for i in 0..x.extent(0) {
+        let (row, to) = (x.tile([1, width]).block((i, 0)).load(), y.tile([1, width]).block((i, 0)));
+        if always {
+            to.store(row / row.sum(1));
+        } else if i % 2 == 0 {
+            to.store(row / row.sum(1));
+        }
+    }
+}
+
+#[test]
+fn blocks_send_each_other_sums_in_every_round() {
+    let lowered = |always: bool| lowered(&normalised::stage(always, 40_000).unwrap(), Arch::SM_90A).func;
+    let meets = |func: &Func| {
+        let rounds = func.walk().into_iter().find(|&op| func.op(op).code == Opcode::For).unwrap();
+        let mut inside = Vec::new();
+        func.walk_region(func.op(rounds).regions[0], &mut inside);
+        inside.into_iter().filter(|&op| func.op(op).code == Opcode::ClusterWait).count()
+    };
+    let func = lowered(true);
+    assert!(func.launch.cluster.is_some());
+    assert_eq!((count(&func, Opcode::MbarWait), meets(&func)), (1, 0));
+    // Which of two places has its turn is counted by rounds, and this is not done in all of them.
+    let func = lowered(false);
+    assert_eq!(count(&func, Opcode::MbarWait), 0);
+    assert!(meets(&func) > 0);
+}
+
+/// The sums of squares of rows, or of something else.
+#[kernel(threads = 128)]
+fn squares(x: View<f32, 2>, y: View<f32, 2>, squared: bool) {
+    let row = x.tile([1, 2048]).block((program_id(0), 0)).load();
+    let row = if squared { row * row } else { row + 1.0f32 };
+    y.tile([1, 1]).block((program_id(0), 0)).store(row.sum(1));
+}
+
+#[test]
+fn products_are_added_as_they_are_multiplied() {
+    let counts = |squared: bool| {
+        let func = lowered(&squares::stage(squared).unwrap(), Arch::SM_90A).func;
+        (count(&func, Opcode::Fma), count(&func, Opcode::Add))
+    };
+    // Sixteen a thread, of which four begin the sums.
+    let ((fused, adds), (none, all)) = (counts(true), counts(false));
+    assert_eq!((fused, none), (12, 0));
+    assert_eq!(all - adds, 16 + 12);
+}

@@ -66,3 +66,18 @@ fn branches(x: View<f32, 2>, y: View<f32, 2>, bits: Val<u32>) {
 fn many_branches_take_no_longer_than_their_number() {
     assert_eq!(barriers(&branches::stage().unwrap()), 0);
 }
+
+/// Rows stored one a round, and rows that each begin some columns further on.
+#[kernel(threads = 128)]
+fn rows_in_rounds(y: View<f32, 2>, further: bool) {
+    for i in 0..y.extent(0) {
+        y.tile([1, 512]).at((i, if further { i } else { val(0) })).store(Tile::<f32>::ones([1, 512]));
+    }
+}
+
+#[test]
+fn rows_stored_in_rounds_do_not_wait() {
+    assert_eq!(barriers(&rows_in_rounds::stage(false).unwrap()), 0);
+    // Should two rounds come to one row, other threads would write its elements.
+    assert_eq!(barriers(&rows_in_rounds::stage(true).unwrap()), 1);
+}

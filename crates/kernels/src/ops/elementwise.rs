@@ -107,6 +107,13 @@ const CUBE: f32 = 0.044_715;
 /// From here on all slopes are 0 or 1 in f32, and functions their number or 0.
 const FAR: f32 = 200.0;
 
+/// The logistic function for results of 16 bits, in four instructions: a few parts in a million off, which such results do not show. Below -88,
+/// where f32 itself runs out of digits, it is zero.
+#[device]
+fn quick_sigmoid(x: Tile<f32>) -> Tile<f32> {
+    x.map(|x: Val<f32>| x.sigmoid_fast())
+}
+
 /// The value of a function that is its number, far out to the right.
 #[device]
 fn unless_far(x: Tile<f32>, value: Tile<f32>) -> Tile<f32> {
@@ -120,7 +127,11 @@ fn distribution(x: Tile<f32>, gelu: Tile<f32>) -> Tile<f32> {
 }
 
 impl Activation {
-    fn value(self, x: Tile<f32>) -> Tile<f32> {
+    /// The function, exact enough for results of type `U`.
+    fn value<U: Float>(self, x: Tile<f32>) -> Tile<f32> {
+        if let Some((value, _)) = self.quick::<U>(x) {
+            return value;
+        }
         match self {
             Activation::Silu => x.silu(),
             Activation::Gelu => x.gelu(),
@@ -128,11 +139,37 @@ impl Activation {
         }
     }
 
-    /// The function and its slope.
-    fn value_and_slope(self, x: Tile<f32>) -> (Tile<f32>, Tile<f32>) {
+    /// The function and its slope, for results of 16 bits: exact ones take three times as long as memory does. Functions that are their number
+    /// times a logistic function.
+    fn quick<U: Float>(self, x: Tile<f32>) -> Option<(Tile<f32>, Tile<f32>)> {
+        if U::ELEMENT.bits() > 16 {
+            return None;
+        }
+        // Farther out both are what they tend to, but infinity times zero is not.
+        let right = x.map(|x: Val<f32>| x.max_nan(-FAR));
+        let near = right.map(|x: Val<f32>| x.min_nan(FAR));
+        let (s, inner) = match self {
+            Activation::Silu => (quick_sigmoid(near), None),
+            Activation::Gelu => return None,
+            Activation::GeluTanh => {
+                let square = near * near;
+                let s = quick_sigmoid(near * square.mul_add(2.0 * ROOT * CUBE, 2.0 * ROOT));
+                (s, Some(square.mul_add(6.0 * ROOT * CUBE, 2.0 * ROOT)))
+            }
+        };
+        let tail = near * (1.0f32 - s);
+        let tail = inner.map_or(tail, |inner| tail * inner);
+        Some((right * s, s.mul_add(tail, s)))
+    }
+
+    /// The function and its slope, exact enough for results of type `U`.
+    fn value_and_slope<U: Float>(self, x: Tile<f32>) -> (Tile<f32>, Tile<f32>) {
+        if let Some(both) = self.quick::<U>(x) {
+            return both;
+        }
         // Farther out slopes are what they tend to, but infinity times zero is not.
         let near = x.map(|x: Val<f32>| x.max_nan(-FAR).min_nan(FAR));
-        let value = self.value(near);
+        let value = self.value::<f32>(near);
         let slope = match self {
             Activation::Silu => {
                 let s = near.sigmoid();
@@ -166,7 +203,7 @@ pub fn glu<T: Float, U: Float>(
 ) {
     let gate = tiling.mine(gate).load().cast::<f32>();
     let up = tiling.mine(up).load().cast::<f32>();
-    tiling.mine(y).store((activation.value(gate) * up).cast());
+    tiling.mine(y).store((activation.value::<U>(gate) * up).cast());
 }
 
 /// The gradients of gate and up.
@@ -183,7 +220,7 @@ pub fn glu_backward<T: Float, U: Float>(
     let gate = tiling.mine(gate).load().cast::<f32>();
     let up = tiling.mine(up).load().cast::<f32>();
     let dy = tiling.mine(dy).load().cast::<f32>();
-    let (value, slope) = activation.value_and_slope(gate);
+    let (value, slope) = activation.value_and_slope::<U>(gate);
     tiling.mine(dgate).store((dy * up * slope).cast());
     tiling.mine(dup).store((dy * value).cast());
 }

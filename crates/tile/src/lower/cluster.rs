@@ -2,7 +2,11 @@
 //!
 //! Barriers of the cluster order everything that any thread has done, down to global memory, which takes about as long as an access to it. So
 //! blocks that exchange a few words *send* them: the stores say at a barrier object of the block that gets them that they have arrived, and only
-//! those who read them wait. Such a *signal* serves once; in loops, and for whole tiles, all blocks meet instead.
+//! those who read them wait. For whole tiles, and in loops inside of loops or branches, all blocks meet instead.
+//!
+//! In a loop, rounds take turns with two such *signals*, and with two places for what is sent. A block that sends in a round has all of the round
+//! before, and so knows that the others have sent in that one, and that they have read what was sent two rounds before: a block's threads meet
+//! between what they read in one round and what one of them sends in the next.
 
 use std::ops::Range;
 
@@ -21,6 +25,16 @@ pub(super) struct Signals {
     base: Value,
     used: u32,
     all: u32,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Signal {
+    at: Value,
+    /// Of how often it has served before.
+    parity: Value,
+    /// Which of two places for what is sent has its turn, in a loop.
+    pub(super) turn: Option<Value>,
 }
 
 /// Values that threads leave side by side for others: where the first one goes in this block, and how many bytes they are apart.
@@ -80,11 +94,41 @@ impl Lowering<'_> {
         self.scratch.use_by_others(piece);
     }
 
-    /// A signal that nobody has used yet, if this is done once only.
-    pub(super) fn signal(&mut self) -> Option<Value> {
-        let signals = self.signals.filter(|signals| self.rounds == 0 && signals.used < signals.all)?;
-        self.signals = Some(Signals { used: signals.used + 1, ..signals });
-        Some(self.further(signals.base, 8 * signals.used))
+    /// A signal for an exchange that is done once, or once in every round of a loop whose rounds are counted: then the threads of a block must meet
+    /// in it before one of them sends.
+    pub(super) fn signal(&mut self, threads_meet: bool) -> Option<Signal> {
+        let round = self.round.filter(|_| threads_meet);
+        let many = match (self.rounds, round) {
+            (0, _) => 1,
+            (_, Some(_)) => 2,
+            _ => return None,
+        };
+        let signals = self.signals.filter(|signals| signals.used + many <= signals.all)?;
+        self.signals = Some(Signals { used: signals.used + many, ..signals });
+        let first = self.further(signals.base, 8 * signals.used);
+        let Some(round) = round else {
+            return Some(Signal { at: first, parity: self.u32(0), turn: None });
+        };
+        let (one, eight) = (self.u32(1), self.u32(8));
+        let turn = self.binary(Opcode::And, round, one);
+        let distance = self.binary(Opcode::Mul, turn, eight);
+        let at = self.value(Opcode::PtrAdd, [first, distance], [], SHARED);
+        let times = self.binary(Opcode::Shr, round, one);
+        Some(Signal { at, parity: self.binary(Opcode::And, times, one), turn: Some(turn) })
+    }
+
+    /// Memory of its own for what is sent with a signal that has two places for it: the place whose turn it is.
+    pub(super) fn place_of_turn(&mut self, turn: Value, bytes: u32) -> Value {
+        let bytes = bytes.next_multiple_of(16);
+        let both = self.early(Opcode::Shared, [], [Bytes(2 * bytes).into(), Align(16).into()], SHARED);
+        let bytes = self.u32(bytes);
+        let distance = self.binary(Opcode::Mul, turn, bytes);
+        self.value(Opcode::PtrAdd, [both, distance], [], SHARED)
+    }
+
+    /// Whether the rounds of a loop are counted, for signals in it.
+    pub(super) fn counts_rounds(&self, body: Region) -> bool {
+        self.signals.is_some() && self.rounds == 0 && of_region(self.source, body) > 0
     }
 
     /// Leaves values in this block, for threads that meet at its barrier.
@@ -116,7 +160,8 @@ impl Lowering<'_> {
     }
 
     /// Sends values of whole words to all blocks, and waits for what they send: so many bytes.
-    pub(super) fn send(&mut self, columns: &[Column], writes: Option<Value>, signal: Value, bytes: u32) {
+    pub(super) fn send(&mut self, columns: &[Column], writes: Option<Value>, signal: Signal, bytes: u32) {
+        let Signal { at: signal, parity, .. } = signal;
         let thread = self.early(Opcode::Special, [], [Special::TidX.into()], Type::U32);
         let (zero, bytes) = (self.u32(0), self.u32(bytes));
         let first = self.value(Opcode::Cmp, [thread, zero], [Cmp::Eq.into()], Type::BOOL);
@@ -136,7 +181,7 @@ impl Lowering<'_> {
                 }
             }
         });
-        self.push(Opcode::MbarWait, [signal, zero], [], []);
+        self.push(Opcode::MbarWait, [signal, parity], [], []);
     }
 
     /// An element as a word that can be sent.
@@ -176,15 +221,21 @@ fn small(element: Element) -> Element {
     if element.bits() > 8 { Element::U16 } else { Element::U8 }
 }
 
-/// Reductions and scans that are done once only.
+/// Signals of reductions and scans that are done once, and of those that are done once in every round of a loop.
 fn exchanges(func: &Func, region: Region) -> u32 {
     let of = |&op: &Op| {
         let data = func.op(op);
         match data.code {
-            Opcode::TileReduce | Opcode::TileScan => 1,
             Opcode::If => data.regions.iter().map(|&inner| exchanges(func, inner)).sum(),
+            Opcode::For => 2 * of_region(func, data.regions[0]),
             _ => 0,
         }
     };
-    func.region(region).ops.iter().map(of).sum()
+    of_region(func, region) + func.region(region).ops.iter().map(of).sum::<u32>()
+}
+
+/// Reductions and scans that stand in a region, and not in a loop or branch in it.
+fn of_region(func: &Func, region: Region) -> u32 {
+    let exchanges = |op: &&Op| matches!(func.op(**op).code, Opcode::TileReduce | Opcode::TileScan);
+    u32::try_from(func.region(region).ops.iter().filter(exchanges).count()).unwrap_or(0)
 }

@@ -1,8 +1,8 @@
 //! `tile_reduce`: what stands along an axis becomes one element.
 //!
-//! First each thread combines its own registers, as a tree; then lanes combine by exchanging with a partner (`shfl.bfly`), so that all of
-//! them have the result; then warps leave theirs in shared memory and everybody combines all; last, blocks of a cluster do the same in each
-//! other's shared memory. The result lies in all threads along the axis, ready to be broadcast.
+//! First each thread combines its own registers, as a tree, or adds products as it multiplies them; then lanes combine by exchanging with a
+//! partner (`shfl.bfly`), so that all of them have the result; then warps leave theirs in shared memory and everybody combines all; last, blocks
+//! of a cluster do the same in each other's shared memory. The result lies in all threads along the axis, ready to be broadcast.
 
 use std::collections::HashMap;
 
@@ -149,7 +149,7 @@ impl Lowering<'_> {
     /// The registers of a run, combined.
     fn combined(&mut self, with: &Combiner, tiles: &[Tile], axis: usize, run: Vec<usize>) -> Item {
         let layout = tiles[0].layout.clone();
-        let items = run
+        let items: Vec<Item> = run
             .into_iter()
             .map(|register| {
                 let values = tiles.iter().map(|tile| tile.registers[register]).collect();
@@ -157,7 +157,55 @@ impl Lowering<'_> {
                 self.filled(with, Item { values, valid })
             })
             .collect();
-        self.tree(with, items)
+        self.products(with, &items).unwrap_or_else(|| self.tree(with, items))
+    }
+
+    /// Sums of products, which take one op an element and are rounded once for it: each product is added as it is multiplied, to one of a few sums,
+    /// so that none waits for the one before. None if nothing is such a sum.
+    fn products(&mut self, with: &Combiner, items: &[Item]) -> Option<Item> {
+        const SUMS: usize = 4;
+        let ops = each_by_one(self.source, with.region).filter(|_| with.identity.is_some())?;
+        let column = |i: usize| items.iter().map(|item| item.values[i]).collect::<Vec<Value>>();
+        let columns: Vec<Vec<Value>> = (0..ops.len()).map(column).collect();
+        let factors: Vec<Option<Vec<[Value; 2]>>> = (ops.iter().zip(&columns).zip(&with.elements))
+            .map(|((&op, column), &element)| {
+                let sums = self.source.op(op).code == Opcode::Add && self.source.op(op).attrs.is_empty();
+                let wide = matches!(element, Element::F32 | Element::F64);
+                let each = column.iter().map(|&value| self.factors_of(value));
+                each.collect::<Option<Vec<_>>>().filter(|_| sums && wide)
+            })
+            .collect();
+        let exist = items.iter().all(|item| item.valid.is_none());
+        if !exist || items.len() <= SUMS || factors.iter().all(Option::is_none) {
+            return None;
+        }
+        let mut values = Vec::with_capacity(ops.len());
+        for ((&op, mut column), factors) in ops.iter().zip(columns).zip(factors) {
+            let (data, ty) = (self.source.op(op), self.builder.func.ty(column[0]));
+            if let Some(factors) = factors {
+                let rest = factors.into_iter().enumerate().skip(SUMS);
+                for (i, [a, b]) in rest {
+                    column[i % SUMS] = self.value(Opcode::Fma, [a, b, column[i % SUMS]], [], ty);
+                }
+                column.truncate(SUMS);
+            }
+            while column.len() > 1 {
+                let pairs = column.chunks(2).map(|pair| match *pair {
+                    [a, b] => self.value(data.code, [a, b], data.attrs.to_vec(), ty),
+                    _ => pair[0],
+                });
+                column = pairs.collect();
+            }
+            values.push(column[0]);
+        }
+        Some(Item { values, valid: None })
+    }
+
+    /// What a value is the product of, if it is one.
+    fn factors_of(&self, value: Value) -> Option<[Value; 2]> {
+        let data = self.builder.func.op(self.builder.func.def_op(value)?);
+        let is_plain = data.code == Opcode::Mul && data.attrs.is_empty();
+        is_plain.then(|| [data.operands[0], data.operands[1]])
     }
 
     /// All items combined in their order, neighbours first.
@@ -264,12 +312,14 @@ impl Lowering<'_> {
         let line = self.line_index(layout, axis, all);
         let writes = self.speaks(layout, axis, within, all);
         let lines = line_count(layout, axis, all);
-        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks }))
+        // The warps have left theirs for each other, and met for that.
+        let met = blocks && count_along(layout, Holder::Warp, axis) > 1;
+        Some(self.in_memory(with, items, &Meeting { along, index, line, lines, writes, blocks, met }))
     }
 
     /// Everybody leaves its items and reads those of all.
     fn in_memory(&mut self, with: &Combiner, items: &[Item], at: &Meeting) -> Vec<Vec<Item>> {
-        let signal = if at.blocks { self.signal() } else { None };
+        let signal = if at.blocks { self.signal(at.met) } else { None };
         let flags = items.iter().all(|item| item.valid.is_some()).then_some(Element::Bool);
         let elements: Vec<Element> = with.elements.iter().copied().chain(flags).collect();
         let left_as = |element: Element| if signal.is_some() { word(element) } else { element };
@@ -285,7 +335,14 @@ impl Lowering<'_> {
             .collect();
         // One piece for all: a barrier that one of several needs would forget that those before it are about to be written.
         let end = elements.last().zip(starts.last()).map_or(0, |(&element, start)| start + room(element));
-        let (piece, base) = self.scratch(end);
+        let turn = signal.and_then(|signal| signal.turn);
+        let (piece, base) = match turn {
+            Some(turn) => (None, self.place_of_turn(turn, end)),
+            None => {
+                let (piece, base) = self.scratch(end);
+                (Some(piece), base)
+            }
+        };
         let (mut lines, mut columns) = (Vec::new(), Vec::new());
         for (i, (&element, &start)) in elements.iter().zip(&starts).enumerate() {
             let size = bytes(left_as(element));
@@ -304,10 +361,10 @@ impl Lowering<'_> {
             columns.push(Column { place, step: at.along * size, values });
             lines.push(own);
         }
-        if at.blocks {
-            self.touch_remote(&piece);
-        } else {
-            self.touch(&piece, true);
+        match &piece {
+            Some(piece) if at.blocks => self.touch_remote(piece),
+            Some(piece) => self.touch(piece, true),
+            None => {}
         }
         match signal {
             Some(signal) => {
@@ -320,7 +377,9 @@ impl Lowering<'_> {
             }
             None => self.leave_here(&columns, at.writes),
         }
-        self.touch(&piece, false);
+        if let Some(piece) = &piece {
+            self.touch(piece, false);
+        }
         let mut read: Vec<Vec<Vec<Value>>> = Vec::new();
         for (&element, &own) in elements.iter().zip(&lines) {
             let each = (0..count).map(|i| {
@@ -424,6 +483,8 @@ struct Meeting {
     lines: u32,
     writes: Option<Value>,
     blocks: bool,
+    /// Whether the threads of a block have met for it before.
+    met: bool,
 }
 
 fn count_along(layout: &Layout, holder: Holder, axis: usize) -> u32 {

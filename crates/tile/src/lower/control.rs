@@ -1,9 +1,10 @@
 //! Loops and branches: what they carry, tile by tile, and what changes for loads that run ahead and products that stay where they are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use tilewright_ir::{AccessKind, Cmp, Count, Op, OpData, Opcode, Region, Type, Value};
+use tilewright_ir::{AccessKind, Cmp, Count, Func, Op, OpData, Opcode, Region, Type, Value};
 
+use super::assign::{Box3, accessed};
 use super::exchange::{State, Touched};
 use super::factors::root;
 use super::{Held, Lowering, Result, Turn};
@@ -102,12 +103,13 @@ impl Lowering<'_> {
         let own = types.len();
         let ring = if ahead { self.ring_values() } else { Vec::new() };
         let last_slot = ring.first().copied().filter(|_| deferred);
-        types.extend(ring.iter().chain(&last_slot).map(|_| Type::U32));
-        operands.extend(ring.iter().copied().chain(last_slot));
+        let round = self.counts_rounds(body).then(|| self.u32(0));
+        types.extend(ring.iter().chain(&last_slot).chain(&round).map(|_| Type::U32));
+        operands.extend(ring.iter().copied().chain(last_slot).chain(round));
         let op = self.push(Opcode::For, operands, data.attrs.to_vec(), types);
         let before = self.enter_loop(data);
         self.rounds += 1;
-        let outer = self.turn;
+        let outer = (self.turn, self.round);
         self.fill(op, |this, region| {
             let counter = this.source.region(body).args[0];
             let counter_ty = this.source.ty(counter);
@@ -125,6 +127,8 @@ impl Lowering<'_> {
                 this.set_ring(&own);
                 last = deferred.then(|| this.builder.func.add_arg(region, Type::U32));
             }
+            this.round = round.map(|_| this.builder.func.add_arg(region, Type::U32));
+            let round = this.round;
             if let Some(rounds) = &copied {
                 this.enter_round(data, rounds, number);
             }
@@ -143,9 +147,13 @@ impl Lowering<'_> {
                 out.extend(this.ring_values());
                 out.extend(slot.filter(|_| deferred));
             }
+            if let Some(round) = round {
+                let one = this.u32(1);
+                out.push(this.binary(Opcode::Add, round, one));
+            }
             Ok(out)
         })?;
-        self.turn = outer;
+        (self.turn, self.round) = outer;
         self.rounds -= 1;
         self.leave_loop(before);
         let results = self.builder.func.op(op).results.to_vec();
@@ -174,11 +182,13 @@ impl Lowering<'_> {
         let before = self.scratch.state();
         let mut ops = Vec::new();
         regions.iter().for_each(|&region| self.source.walk_region(region, &mut ops));
+        let inside: HashSet<Value> = made_in(self.source, regions, &ops);
         let touched = ops.into_iter().filter_map(|op| {
             let data = self.source.op(op);
             let access = data.info().effects.accesses.first()?;
             let root = self.root(data.operands[0]);
-            Some(Touched { root, writes: access.kind != AccessKind::Read, place: None, in_text: false })
+            let by = Some(op).filter(|_| own_in_all_rounds(self.source, op, &inside));
+            Some(Touched { root, writes: access.kind != AccessKind::Read, place: None, in_text: false, by })
         });
         let touched = touched.collect();
         self.scratch.enter_loop(touched);
@@ -207,6 +217,7 @@ impl Lowering<'_> {
         let op = self.push(Opcode::While, operands, data.attrs.to_vec(), types);
         self.enter_loop(data);
         self.rounds += 1;
+        let outer = self.round.take();
         let region = self.builder.open(op);
         self.arguments(test, region);
         self.region(test)?;
@@ -226,6 +237,7 @@ impl Lowering<'_> {
         })?;
         self.scratch.restore(tested);
         self.rounds -= 1;
+        self.round = outer;
         let results = self.builder.func.op(op).results.to_vec();
         self.adopt(&self.carried(&data.results), &results);
         Ok(())
@@ -243,6 +255,8 @@ impl Lowering<'_> {
         let types = self.flat_types(&kept);
         let op = self.push(Opcode::If, [condition], data.attrs.to_vec(), types);
         let before = self.scratch.state();
+        // Not every round comes by here.
+        let outer = self.round.take();
         let mut after = Vec::new();
         for &way in &data.regions {
             self.scratch.restore(before.clone());
@@ -254,8 +268,39 @@ impl Lowering<'_> {
             after.push(self.scratch.state());
         }
         self.scratch.join(after);
+        self.round = outer;
         let results = self.builder.func.op(op).results.to_vec();
         self.adopt(&kept, &results);
         Ok(())
     }
+}
+
+/// Values that are made in a loop: results of its ops, and arguments of its regions and of those inside of it.
+fn made_in(func: &Func, regions: &[Region], ops: &[Op]) -> HashSet<Value> {
+    let inner = ops.iter().flat_map(|&op| &func.op(op).regions);
+    let args = regions.iter().chain(inner).flat_map(|&region| func.region(region).args.iter().copied());
+    args.chain(ops.iter().flat_map(|&op| func.op(op).results.iter().copied())).collect()
+}
+
+/// Whether the boxes that a store writes in two rounds of a loop are the same or have nothing in common: if only places along axes of extent 1
+/// change. Threads then store to what only they have stored to before.
+fn own_in_all_rounds(func: &Func, op: Op, inside: &HashSet<Value>) -> bool {
+    let data = func.op(op);
+    let tile = accessed(data).filter(|_| data.code == Opcode::TileStore);
+    let Some(shape) = tile.and_then(|tile| func.ty(tile).shape()) else { return false };
+    let parts = Box3::of(data, shape.rank());
+    let stays = |&value: &Value| is_same_in_all_rounds(func, value, inside);
+    let mut starts = parts.starts.iter().zip(shape.extents());
+    stays(&data.operands[0])
+        && parts.extents.iter().chain(parts.strides).all(stays)
+        && starts.all(|(start, &extent)| extent == 1 || stays(start))
+}
+
+/// Whether a value is made outside of a loop, or computed in it from nothing but such values.
+fn is_same_in_all_rounds(func: &Func, value: Value, inside: &HashSet<Value>) -> bool {
+    let is_pure = |op: &Op| func.op(*op).info().is_pure() && func.op(*op).regions.is_empty();
+    !inside.contains(&value)
+        || func.def_op(value).filter(is_pure).is_some_and(|op| {
+            func.op(op).operands.iter().all(|&operand| is_same_in_all_rounds(func, operand, inside))
+        })
 }

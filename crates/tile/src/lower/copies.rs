@@ -83,7 +83,7 @@ impl Lowering<'_> {
         self.ring = Some(Ring::of_threads(tiles, (stages, slot_bytes), zero));
         for &load in &loads.loads {
             let root = root(self.source, self.source.op(load).operands[0]);
-            self.touch_global(Touched { root, writes: false, place: None, in_text: false });
+            self.touch_global(Touched { root, writes: false, place: None, in_text: false, by: None });
         }
         if *shared {
             self.touch(&RING, true);

@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use tilewright_ir::{Align, Bytes, Element, Flags, Loc, OpData, Opcode, Space, Type, Value};
+use tilewright_ir::{Align, Bytes, Element, Flags, Loc, Op, OpData, Opcode, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
@@ -54,6 +54,8 @@ pub(super) struct Touched {
     pub(super) place: Option<Place>,
     /// Whether it comes before in the text, and not only in an earlier round of a loop.
     pub(super) in_text: bool,
+    /// The store that does it, if no two rounds of a loop have different threads store to one place.
+    pub(super) by: Option<Op>,
 }
 
 /// A box of a tensor, and who holds which of its elements.
@@ -97,7 +99,9 @@ impl Touched {
             (Some(own), Some(other)) if own != other => self.in_text && self.meets_in_place(later),
             _ => {
                 let places = self.place.as_ref().zip(later.place.as_ref());
-                let harmless = places.is_some_and(|(own, later)| own == later || own.is_apart(later));
+                let again = later.place.is_some() && self.by.is_some() && self.by == later.by;
+                let harmless =
+                    again || places.is_some_and(|(own, later)| own == later || own.is_apart(later));
                 (self.writes || later.writes) && !harmless
             }
         }

@@ -121,7 +121,7 @@ impl Lowering<'_> {
         let is_zero = constant(self.source, pad) == Some(0);
         let pad = self.scalar(pad);
         // Whoever writes to the tensor after this place waits for those who read here.
-        self.touch_box(data, &layout, element, false);
+        self.touch_box(data, &layout, element, None);
         self.push(Opcode::CpAsyncWait, [], [Count(self.begun - number).into()], []);
         // What is outside was filled with zeros.
         let masks = runs.into_iter().map(|run| run.inside.filter(|_| !is_zero).map(|inside| (inside, pad)));

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use tilewright_hardware::Arch;
-use tilewright_ir::{Attr, AttrKind, Cmp, Combine, Element, Index, OpData, Opcode, Type, Value};
+use tilewright_ir::{Attr, AttrKind, Cmp, Combine, Element, Index, Op, OpData, Opcode, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Box3, Order, constant, memory_order, missing};
@@ -31,7 +31,7 @@ impl Lowering<'_> {
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let pad = self.scalar(data.operands[data.operands.len() - 1]);
-        self.touch_box(data, &layout, element, false);
+        self.touch_box(data, &layout, element, None);
         let runs = self.runs(data, &layout, &order, element);
         let mut registers = vec![pad; layout.count()];
         let hints = hints(data);
@@ -63,14 +63,14 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    pub(super) fn store(&mut self, data: &OpData) -> Result<()> {
+    pub(super) fn store(&mut self, op: Op, data: &OpData) -> Result<()> {
         let value = data.operands[1];
         let element = self.checked_element(data, value)?;
         let chosen = self.held_layout(value).unwrap_or_else(|| self.layout(value));
         let order = self.order(data);
         let layout = self.good_for(&chosen, &order);
         let tile = self.tile_in(value, &layout);
-        self.touch_box(data, &layout, element, true);
+        self.touch_box(data, &layout, element, Some(op));
         let runs = self.runs(data, &layout, &order, element);
         let first = self.is_first(&layout);
         let hints = hints(data);
@@ -118,8 +118,8 @@ impl Lowering<'_> {
         });
     }
 
-    /// A box is about to be read or written, by threads that each have their own elements of it unless some hold copies.
-    pub(super) fn touch_box(&mut self, data: &OpData, layout: &Rc<Layout>, element: Element, writes: bool) {
+    /// A box is about to be read, or written by this op, by threads that each have their own elements of it unless some hold copies.
+    pub(super) fn touch_box(&mut self, data: &OpData, layout: &Rc<Layout>, element: Element, by: Option<Op>) {
         let source = self.source;
         let parts = Box3::of(data, layout.shape.rank());
         let start = |&start: &Value| {
@@ -136,12 +136,12 @@ impl Lowering<'_> {
             bytes: super::assign::bytes(element),
         });
         let root = self.root(data.operands[0]);
-        self.touch_global(Touched { root, writes, place, in_text: true });
+        self.touch_global(Touched { root, writes: by.is_some(), place, in_text: true, by });
     }
 
     fn touch_points(&mut self, data: &OpData, writes: bool) {
         let root = self.root(data.operands[0]);
-        self.touch_global(Touched { root, writes, place: None, in_text: true });
+        self.touch_global(Touched { root, writes, place: None, in_text: true, by: None });
     }
 
     fn checked_element(&self, data: &OpData, tile: Value) -> Result<Element, LowerError> {

@@ -269,6 +269,7 @@ fn lower_with(
         positions: Positions::default(),
         scratch: Scratch::default(),
         signals: None,
+        round: None,
         held: vec![None; func.value_count()],
         specialises,
         pipeline,
@@ -418,6 +419,8 @@ struct Lowering<'a> {
     stores: bool,
     /// Loops around what is being lowered.
     rounds: u32,
+    /// Which round of a loop this is, if they are counted and this is no branch in it.
+    round: Option<Value>,
     /// Left factors that stay in shared memory while a loop runs.
     kept: HashMap<Value, Value>,
     /// The accumulators of products whose sums stay there while a loop runs.
@@ -523,7 +526,7 @@ impl Lowering<'_> {
             Opcode::TileLoad if self.pick_fetched(op, data) || self.pick_own(op, data) => {}
             Opcode::TileLoad => self.load(data)?,
             Opcode::TileStore if self.copy_out(op, data) => {}
-            Opcode::TileStore => self.store(data)?,
+            Opcode::TileStore => self.store(op, data)?,
             Opcode::Gather => self.gather(data),
             Opcode::Scatter => self.scatter(data),
             Opcode::TileAtomic | Opcode::TileAtomicCas => self.atomic(data),
@@ -541,7 +544,7 @@ impl Lowering<'_> {
     fn copy(&mut self, data: &OpData) {
         if matches!(data.code, Opcode::Load | Opcode::LoadIf) && !self.loads {
             let root = self.root(data.operands[0]);
-            self.touch_global(Touched { root, writes: false, place: None, in_text: true });
+            self.touch_global(Touched { root, writes: false, place: None, in_text: true, by: None });
         }
         let in_turn = data.get::<Special>().and_then(|special| {
             let (numbers, axis) = match special {

@@ -109,7 +109,7 @@ impl Lowering<'_> {
     pub(super) fn pick_own(&mut self, op: Op, data: &OpData) -> bool {
         let (Some(own), Some(ring)) = (self.own.get(&op).cloned(), self.ring) else { return false };
         // Whoever writes to the tensor after the loop waits for those who read here.
-        self.touch_box(data, &own.layout, own.element, false);
+        self.touch_box(data, &own.layout, own.element, None);
         let place = self.own_place(&ring, ring.slot, &own);
         // What is outside of the tensor was filled with zeros, which is what it counts as.
         let all = vec![None; own.layout.count() / (UNIT / bytes(own.element)) as usize];

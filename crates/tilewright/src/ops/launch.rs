@@ -109,9 +109,11 @@ fn launch_staged(
     Ok(())
 }
 
-/// Programs that share the rows of a gradient of weights: always as many, so that sums are the same on every device. On an H200 that is one, two or
-/// four for each of its 132 multiprocessors, whatever of these it has room for at a time.
-const SHARERS: usize = 4 * 132;
+/// Programs that share the rows of a gradient of weights are always as many for rows of one length, so that sums are the same on every device: about
+/// as many as an H200 has room for at a time, whose 132 multiprocessors hold so many elements each, and at least one for each. With more, what they
+/// leave would take time: four rows of 16384 f32 for each multiprocessor are a tenth of what 8192 rows of gradients move in 16 bits.
+const MULTIPROCESSORS: usize = 132;
+const HELD: usize = 8192;
 
 /// Sums over rows that programs left in parts of their own.
 pub(super) struct Parts {
@@ -123,7 +125,8 @@ pub(super) struct Parts {
 impl Parts {
     /// Room for the parts of a matrix.
     pub(super) fn new(device: &Device, (rows, columns): (usize, usize)) -> Result<Parts, Error> {
-        let count = rows.min(SHARERS);
+        let held = HELD / columns.clamp(1, HELD);
+        let count = rows.min(MULTIPROCESSORS * held.clamp(1, 4));
         Ok(Parts { buffer: device.temporary(count * columns)?, count, columns })
     }
 

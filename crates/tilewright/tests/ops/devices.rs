@@ -504,6 +504,8 @@ fn rows_that_a_program_takes_by_turns() {
     // Rows that vectors do not divide, and those of a cluster.
     check::<bf16>(5, 1537, 2, false);
     check::<bf16>(5, 16_384, 2, true);
+    // So many rounds that every signal between blocks is used again.
+    check::<bf16>(9, 16_384, 1, false);
 }
 
 /// Ampere has no instructions that convert 8-bit floats.
