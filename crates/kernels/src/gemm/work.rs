@@ -44,7 +44,6 @@ pub(super) fn hopper(config: &hopper::Config, problem: &Problem, _: &Gpu) -> Wor
             hopper::Along::N => Band::Columns(config.group * config.cluster.1),
         },
         load: [None; 2],
-        measured: config.is_usual(),
     })
 }
 
@@ -69,7 +68,6 @@ pub(super) fn ampere(config: &ampere::Config, problem: &Problem, gpu: &Gpu) -> W
         cooperates: false,
         band: Band::Rows(config.group),
         load: [Some(load(&problem.a, a, problem.batch)), Some(load(&problem.b, b, problem.batch))],
-        measured: true,
     })
 }
 
@@ -119,6 +117,5 @@ pub(super) fn simt(config: &simt::Config, problem: &Problem, gpu: &Gpu) -> Work 
             let turned = side.is_k_major(problem);
             Some(if turned { element.bytes() } else { load(side.placement(problem), element, problem.batch) })
         }),
-        measured: true,
     })
 }

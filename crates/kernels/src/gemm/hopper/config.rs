@@ -182,13 +182,6 @@ impl Config {
         }
     }
 
-    /// Whether its tiles are among those whose times were measured. Others are as wide as extents make them.
-    pub(in crate::gemm) fn is_usual(&self) -> bool {
-        let is_of = |kind: &&Kind| kind.tile(self.n) == (self.m, self.n, self.consumers, self.pace);
-        let has = |kind: &Kind| kind.widths.contains(&self.n) || kind.narrow && NARROW.contains(&self.n);
-        KINDS.iter().find(is_of).is_some_and(has)
-    }
-
     /// Blocks that share what they load.
     #[must_use]
     pub fn cluster_size(&self) -> u32 {
@@ -547,6 +540,13 @@ mod tests {
         }
     }
 
+    /// Whether its tiles have a width that is tried for all products. Others are as wide as extents make them.
+    fn is_usual(config: &Config) -> bool {
+        let is_of = |kind: &&Kind| kind.tile(config.n) == (config.m, config.n, config.consumers, config.pace);
+        let has = |kind: &Kind| kind.widths.contains(&config.n) || kind.narrow && NARROW.contains(&config.n);
+        KINDS.iter().find(is_of).is_some_and(has)
+    }
+
     /// Products whose tiles of the usual widths leave much of the last round idle, and those whose tiles do not.
     #[test]
     fn tiles_are_fitted_where_that_fills_whole_rounds() {
@@ -560,7 +560,7 @@ mod tests {
             // Seen from the other side, results are stored in lines along the rows of a tile, which any width suits.
             let best = plan(&problem, h200()).unwrap().algorithm;
             let KernelConfig::Hopper(config) = best.kernel else { panic!("{best}") };
-            assert_eq!((config.m, config.n, config.is_usual()), (tile.0, tile.1, false), "{best}");
+            assert_eq!((config.m, config.n, is_usual(&config)), (tile.0, tile.1, false), "{best}");
             let tiles = n.div_ceil(config.m) * m.div_ceil(config.n);
             assert!(best.transposed && tiles.div_ceil(132) == rounds, "{best}: {tiles}");
         }
@@ -568,7 +568,7 @@ mod tests {
             let problem = Problem::new(m, n, k, Types::of(Element::BF16));
             let best = plan(&problem, h200()).unwrap().algorithm;
             let KernelConfig::Hopper(config) = best.kernel else { panic!("{best}") };
-            assert!(config.is_usual(), "{best}");
+            assert!(is_usual(&config), "{best}");
         }
         // Row-major results in pieces of less than half a line, or column-major ones of a few columns, are not worth it.
         let mut problem = Problem::new(64, 64, 64, Types::of(Element::BF16));

@@ -265,7 +265,3 @@ impl Model {
 pub(super) const GPC: u32 = 12;
 /// Part of the latency that the first load has: nothing else is under way.
 pub(super) const FIRST_LOAD: f64 = 0.8;
-/// What a tile whose times were not measured has to be faster by, as a part of its time, before it is chosen. Predictions are right to about
-/// 3 % from one tile to another, and multiprocessors that are all busy to the end clock lower: where tiles fill 98 % of their rounds, products
-/// took 3 % longer in comparison with their prediction than where they fill 80 to 95 % (159 products in `results/h200/gemm-other-shapes.json`).
-pub(super) const DOUBT: f64 = 0.05;

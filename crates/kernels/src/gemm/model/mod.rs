@@ -102,8 +102,6 @@ pub struct Tiled {
     pub band: Band,
     /// Bytes that one thread loads at a time of A and of B; nothing if the copy engine does it.
     pub load: [Option<u32>; 2],
-    /// Whether times of such tiles were measured. The others have to promise more.
-    pub measured: bool,
 }
 
 /// A product that reads one factor once, straight to where it is multiplied.

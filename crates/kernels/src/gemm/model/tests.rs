@@ -25,7 +25,6 @@ fn wgmma(m: u32, n: u32) -> Tiled {
         cooperates: false,
         band: Band::Rows(8),
         load: [None; 2],
-        measured: true,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tilewright_hardware::Gpu;
 
-use super::constants::{DOUBT, FIRST_LOAD, GPC};
+use super::constants::{FIRST_LOAD, GPC};
 use super::{Band, Constants, Counts, Model, Prediction, Split, Tiled, Traffic, Unit, chip, dram, l2};
 use crate::gemm::epilogue::{ExtraOperand, Shape};
 use crate::gemm::problem::{Placement, Problem, Types};
@@ -217,7 +217,7 @@ impl Tiled {
             Unit::Tensor(_) | Unit::Warps(_) => "tensor cores",
             Unit::Floats | Unit::Doubles => "arithmetic",
         };
-        let prediction = Prediction::of(constants)
+        Prediction::of(constants)
             .with(Counts::Together, multiplying, clocks(pace * paced_steps * multiply + storing))
             .with(Counts::Together, "shared memory", clocks(busiest_steps * shared))
             .with(Counts::Together, "loads from L2", clocks(pace * paced_steps * from_l2 / constants.l2))
@@ -231,8 +231,6 @@ impl Tiled {
             .with(Counts::Added, "epilogue", clocks(exposed))
             .with(Counts::Added, "vectors of the epilogue", clocks(vectors))
             .with(Counts::Added, "reduction of partial sums", clocks(reduction))
-            .with(Counts::Added, "launch", constants.launch);
-        let doubt = if self.measured { 0.0 } else { DOUBT * prediction.seconds() };
-        prediction.with(Counts::Added, "doubt, since tiles of this width were not measured", doubt)
+            .with(Counts::Added, "launch", constants.launch)
     }
 }
