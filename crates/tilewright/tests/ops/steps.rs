@@ -141,8 +141,8 @@ fn cross_entropy_and_its_gradient() {
     let loss = CrossEntropy::new().z_loss(0.01);
     let column = [ROWS, 1];
     // One step of several tiles and a rest; less than a step, by a cluster.
-    let step = InParts { parts: 2, width: WIDTH, threads: 32, blocks: 1 };
-    let shared = InParts { parts: 2, width: 2 * WIDTH, threads: 32, blocks: 2 };
+    let step = InParts { rows: 1, parts: 2, width: WIDTH, threads: 32, blocks: 1 };
+    let shared = InParts { rows: 1, parts: 2, width: 2 * WIDTH, threads: 32, blocks: 2 };
     for (smoothing, step) in [(0.0f32, step), (0.1, step), (0.0, shared), (0.1, shared)] {
         let loss = loss.smoothing(smoothing);
         loss.run(&both.cpu, rows(&x), &targets, &losses[0]).unwrap();
