@@ -54,6 +54,10 @@ const THREADS_OF_STEPS: u32 = 256;
 const PARTS_OF_STEPS: u32 = 4;
 const REGISTERS_OF_STEPS: u32 = 64;
 
+/// Bytes of a row for each thread of a program that goes through it twice: 160 KiB of a multiprocessor of 1024 such threads stay in its L1 until they
+/// are read again.
+const CACHED: u32 = 160;
+
 /// Blocks of programs in steps that an H200 has room for.
 const PLACES: usize = 132 * 4;
 
@@ -75,14 +79,40 @@ impl InParts {
     /// ```
     #[must_use]
     pub fn of_steps(rows: usize, bytes: u32, clusters: bool) -> InParts {
+        InParts::of_blocks(1, THREADS_OF_STEPS, (rows, bytes), clusters)
+    }
+
+    /// The same where rows are gone through twice: so few are under way that each is still in L1 the second time, or at least in L2.
+    ///
+    /// ```
+    /// use tilewright_kernels::ops::InParts;
+    ///
+    /// let of = |columns, bytes| InParts::of_steps_twice(4096, columns, bytes, true);
+    /// let blocks = [(32768, 2), (32768, 4), (128_256, 2), (128_256, 4)].map(|(n, bytes)| of(n, bytes).blocks);
+    /// assert_eq!(blocks, [2, 4, 8, 8]);
+    /// assert_eq!([2, 4].map(|bytes| of(128_256, bytes).threads), [256, 512]);
+    /// ```
+    #[must_use]
+    pub fn of_steps_twice(rows: usize, columns: u32, bytes: u32, clusters: bool) -> InParts {
+        let most = if clusters { MOST_BLOCKS } else { 1 };
+        // Threads that have so much together.
+        let threads = (columns / CACHED).saturating_mul(bytes).clamp(1, most * MOST_THREADS);
+        let blocks = threads.div_ceil(THREADS_OF_STEPS).next_power_of_two().min(most);
+        let threads = threads.div_ceil(blocks).next_power_of_two().clamp(THREADS_OF_STEPS, MOST_THREADS);
+        InParts::of_blocks(blocks, threads, (rows, bytes), clusters)
+    }
+
+    /// Programs of at least so many blocks of so many threads.
+    fn of_blocks(least: u32, threads: u32, (rows, bytes): (usize, u32), clusters: bool) -> InParts {
         let fills = |blocks: &u32| {
             let all = rows.saturating_mul(*blocks as usize);
             all.saturating_mul(100) >= (all.div_ceil(PLACES) * PLACES).saturating_mul(TAKEN)
         };
         let most = if clusters { MOST_BLOCKS } else { 1 };
-        let blocks = [1, 2, 4].into_iter().filter(|&blocks| blocks < most).find(fills).unwrap_or(most);
-        let width = THREADS_OF_STEPS * blocks * (AT_A_TIME / bytes.max(1)).max(1);
-        InParts { parts: PARTS_OF_STEPS, width, threads: THREADS_OF_STEPS, blocks }
+        let mut some = [1, 2, 4].into_iter().filter(|blocks| (least..most).contains(blocks));
+        let blocks = some.find(fills).unwrap_or(most);
+        let width = threads * blocks * (AT_A_TIME / bytes.max(1)).max(1);
+        InParts { parts: PARTS_OF_STEPS, width, threads, blocks }
     }
 
     /// For rows of so many columns of so many bytes each, on a chip that may have clusters.

@@ -15,7 +15,7 @@ use tilewright_hardware::Arch;
 use tilewright_kernels::ops::{self as kernels, InParts};
 
 use super::cpu::{count, largest, on_cpu, per_row, rounded};
-use super::launch::{STEP, key, launch, programs, rows_of_block, rows_or_steps};
+use super::launch::{key, launch, programs, rows_of_block};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, IndexItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
@@ -138,9 +138,16 @@ impl CrossEntropy {
         expect_extents("dx", &dx, x.extents(), "as `x` has")?;
         operands.result("dx", &dx)?;
         if device.kind() != DeviceKind::Cpu {
-            let (whole, shape) = rows_or_steps(device, x.extents(), 2);
-            let name = if whole { "cross_entropy_backward" } else { "cross_entropy_backward_long" };
-            let key = key(name, &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &[], shape);
+            let whole = rows_of_block(x.extents());
+            let length = u32::try_from(x.extents().1).unwrap_or(u32::MAX);
+            let clusters = device.arch().supports(Arch::SM_90);
+            let step = InParts::of_steps_twice(rows, length, T::ELEMENT.bytes(), clusters);
+            let shape = whole.unwrap_or([1, step.width]);
+            let (name, threads) = match whole {
+                Some(_) => ("cross_entropy_backward", [0; 2]),
+                None => ("cross_entropy_backward_long", [step.threads, step.blocks]),
+            };
+            let key = key(name, &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &threads, shape);
             let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
             let arguments: &[&dyn Argument] = &[
                 &x.tensor(),
@@ -152,8 +159,8 @@ impl CrossEntropy {
                 &self.z_loss,
             ];
             return launch(device, &key, programs, arguments, || match whole {
-                true => kernels::cross_entropy_backward::stage::<T, I, U>(shape),
-                false => kernels::cross_entropy_backward_long::stage::<T, I, U>(STEP),
+                Some(shape) => kernels::cross_entropy_backward::stage::<T, I, U>(shape),
+                None => kernels::cross_entropy_backward_long::stage::<T, I, U>(step),
             });
         }
         on_cpu(device, |mut host| {
