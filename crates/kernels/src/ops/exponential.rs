@@ -779,9 +779,9 @@ fn slope(
     e / sum * weight - hit - smoothing / columns.cast::<f32>()
 }
 
-/// The same of rows of any length, one by a program, `width` columns at a time: once through the row for the largest and the sum, and once more
-/// for the results.
-#[kernel(min_blocks = 2)]
+/// The same of rows of any length, one by a program: once through the row for the largest and the sum, and once more for the results, from the
+/// end on, as what was read last is most likely to be in a cache still. Rows without a column to choose are not read.
+#[kernel(threads = step.threads, cluster = (step.blocks, 1, 1), min_blocks = step.resident_in_steps(false))]
 pub fn cross_entropy_backward_long<T: Padded, I: AxisNumber, U: Float>(
     x: View<T, 2>,
     targets: View<I, 2>,
@@ -790,19 +790,63 @@ pub fn cross_entropy_backward_long<T: Padded, I: AxisNumber, U: Float>(
     ignore: Val<i64>,
     smoothing: Val<f32>,
     z_loss: Val<f32>,
-    width: u32,
+    step: InParts,
 ) {
-    let (i, columns, shape) = (program_id(0), x.extent(1), [1, width]);
-    let target = targets.tile([1, 1]).block((i, 0)).load().cast::<i64>();
-    let given = dlosses.tile([1, 1]).block((i, 0)).load();
-    let logits = |step: Val<u32>| logits(x.tile(shape).block((i, step)), target, columns);
-    let steps = columns.div_ceil(width);
-    let Known { most, sum, .. } =
-        known_of(|start, behind| logits((start + behind) / width).x, columns, (width, 2), false);
-    for step in 0..steps {
-        let Logits { x, hit, .. } = logits(step);
-        let slope = slope(exponential(x - most), hit, [most, sum], columns, [smoothing, z_loss]) * given;
-        dx.tile(shape).block((i, step)).store(known(slope, target, columns, ignore).cast());
+    /// Results come in steps that are so many times longer: threads meet at each, as nothing shows that steps lie apart, but not within it.
+    const TIMES: u32 = 2;
+    let (i, columns, shape) = (program_id(0), x.extent(1), [1, step.width]);
+    let stride = TIMES * step.parts * step.width;
+    let target = targets.load_scalar_unchecked((i, 0)).cast::<i64>();
+    let is_column = (target >= 0i64) & (target < columns.cast::<i64>());
+    // The last step ends with the row, and most rows have no other.
+    let before_last = (columns.max(1) - 1) / stride;
+    if is_column & (target != ignore) {
+        let target = target.cast::<u32>();
+        let numbers = |start, behind| x.shift((0, behind)).tile(shape).at((i, start)).load_or(T::LOWEST);
+        let Known { most, sum, .. } = known_of(numbers, columns, (step.width, step.parts), false);
+        let weight = ((most + sum.log()) * (z_loss * 2.0f32) + 1.0f32) / sum;
+        let share = smoothing / columns.cast::<f32>();
+        // Not earlier: it would take a register all the way.
+        let given = dlosses.load_scalar_unchecked((i, 0));
+        let result = |x: Tile<T>, hit: Val<u32>| {
+            let lower = x.cast::<f32>() - most;
+            let quick = U::ELEMENT.bits() == 16;
+            let e = if quick { quick_exponential(lower, val(1.0)) } else { exponential(lower) };
+            let mut slope = e.mul_add(weight, -share);
+            if hit < step.width {
+                let hit = Tile::<u32>::iota(1, shape) == hit;
+                slope -= select(hit, -smoothing + 1.0f32, 0.0f32);
+            }
+            (slope * given).cast::<U>()
+        };
+        let results = |start: Val<u32>| {
+            let (x, dx) = (x.shift((0, start)).tile(shape), dx.shift((0, start)).tile(shape));
+            for time in (0..TIMES).rev() {
+                let parts = time * step.parts..(time + 1) * step.parts;
+                let any = if time == 0 { val(true) } else { start + parts.start * step.width < columns };
+                if any {
+                    // All that is read is asked for first.
+                    let read: Vec<Tile<T>> =
+                        parts.clone().map(|part| x.block((i, part)).load_or(T::LOWEST)).collect();
+                    for (part, x) in parts.clone().zip(read) {
+                        let result = result(x, target - start - part * step.width);
+                        dx.block((i, part)).streaming().store(result);
+                    }
+                }
+            }
+        };
+        results(before_last * stride);
+        for done in 0..before_last {
+            results((before_last - 1 - done) * stride);
+        }
+    } else {
+        let nothing = Tile::full([1, 1], select(target == ignore, 0.0f32, f32::NAN));
+        for number in 0..before_last + 1 {
+            let dx = dx.shift((0, number * stride)).tile(shape);
+            for part in 0..TIMES * step.parts {
+                dx.block((i, part)).streaming().store(nothing.cast());
+            }
+        }
     }
 }
 

@@ -69,6 +69,10 @@ const REGISTERS_OF_STEPS: u32 = 64;
 /// Multiprocessors of an H200.
 const MULTIPROCESSORS: u32 = 132;
 
+/// Bytes of a row for each thread of a program that goes through it twice: 160 KiB of a multiprocessor of 1024 such threads stay in its L1 until they
+/// are read again.
+const CACHED: u32 = 160;
+
 /// The part of the places that shall have a block to the end, in percent.
 const TAKEN: usize = 85;
 
@@ -92,6 +96,38 @@ impl InParts {
         let long = columns.saturating_mul(bytes as usize) > SHORT_FOR_STEPS as usize;
         let threads = THREADS_OF_STEPS[usize::from(long)];
         let parts = PARTS_OF_STEPS[usize::from(long && !with_more)];
+        InParts::of_blocks(1, (threads, parts), (rows, bytes), with_more, clusters)
+    }
+
+    /// The same where rows are gone through twice: so few are under way that each is still in L1 the second time, or at least in L2.
+    ///
+    /// ```
+    /// use tilewright_kernels::ops::InParts;
+    ///
+    /// let of = |columns, bytes| InParts::of_steps_twice(4096, columns, bytes, true);
+    /// let blocks = [(32768, 2), (32768, 4), (128_256, 2), (128_256, 4)].map(|(n, bytes)| of(n, bytes).blocks);
+    /// assert_eq!(blocks, [2, 4, 8, 8]);
+    /// assert_eq!([2, 4].map(|bytes| of(128_256, bytes).threads), [256, 512]);
+    /// ```
+    #[must_use]
+    pub fn of_steps_twice(rows: usize, columns: u32, bytes: u32, clusters: bool) -> InParts {
+        let most = if clusters { MOST_BLOCKS } else { 1 };
+        let ([_, of_block], [parts, _]) = (THREADS_OF_STEPS, PARTS_OF_STEPS);
+        // Threads that have so much together.
+        let threads = (columns / CACHED).saturating_mul(bytes).clamp(1, most * MOST_THREADS);
+        let blocks = threads.div_ceil(of_block).next_power_of_two().min(most);
+        let threads = threads.div_ceil(blocks).next_power_of_two().clamp(of_block, MOST_THREADS);
+        InParts::of_blocks(blocks, (threads, parts), (rows, bytes), false, clusters)
+    }
+
+    /// Programs of at least so many blocks of so many threads and parts.
+    fn of_blocks(
+        least: u32,
+        (threads, parts): (u32, u32),
+        (rows, bytes): (usize, u32),
+        with_more: bool,
+        clusters: bool,
+    ) -> InParts {
         let of = |blocks: u32| {
             let width = threads * blocks * (AT_A_TIME / bytes.max(1)).max(1);
             InParts { rows: 1, parts, width, threads, blocks }
@@ -102,7 +138,8 @@ impl InParts {
             all.saturating_mul(100) >= (all.div_ceil(places) * places).saturating_mul(TAKEN)
         };
         let most = if clusters { MOST_BLOCKS } else { 1 };
-        of([1, 2, 4].into_iter().filter(|&blocks| blocks < most).find(fills).unwrap_or(most))
+        let mut some = [1, 2, 4].into_iter().filter(|blocks| (least..most).contains(blocks));
+        of(some.find(fills).unwrap_or(most))
     }
 
     /// For rows of so many columns of so many bytes each, on a chip that may have clusters.

@@ -74,7 +74,11 @@ pub static OPERATORS: &[Entry] = &[
     entry(
         "cross_entropy_backward_long",
         "the gradient of cross entropy of rows of any length of bf16",
-        || cross_entropy_backward_long::stage::<bf16, i64, bf16>(4096),
+        || {
+            cross_entropy_backward_long::stage::<bf16, i64, bf16>(InParts::of_steps_twice(
+                1024, 32768, 2, false,
+            ))
+        },
     ),
     entry("cross_entropy_backward", "the gradient of cross entropy of rows of 8192 bf16", || {
         cross_entropy_backward::stage::<bf16, i64, bf16>([1, 8192])

@@ -12,13 +12,18 @@
 //! Gradients work in place: `dx` may be exactly `x`.
 
 use tilewright_hardware::Arch;
-use tilewright_kernels::ops::{self as kernels, InParts};
+use tilewright_kernels::ops::{self as kernels, InParts, LONGEST};
 
 use super::cpu::{count, largest, on_cpu, per_row, rounded};
-use super::launch::{STEP, key, launch, programs, rows_of_block, rows_or_steps};
+use super::launch::{key, launch, programs, rows_of_block};
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, IndexItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
+
+/// Columns of the longest row that a program takes as a whole. For a loss everything is read once in either way, and steps have more on their way;
+/// a gradient needs the row twice, and has it in registers the second time.
+const LONGEST_OF_LOSS: u32 = LONGEST / 8;
+const LONGEST_OF_GRADIENT: u32 = LONGEST / 2;
 
 /// Cross entropy of each row with its target.
 ///
@@ -89,7 +94,7 @@ impl CrossEntropy {
         expect_extents("losses", &losses, (rows, 1), "one for each row of `x`")?;
         operands.apart("losses", &losses)?;
         if device.kind() != DeviceKind::Cpu {
-            let whole = rows_of_block(x.extents());
+            let whole = rows_of_block(LONGEST_OF_LOSS, x.extents());
             let (smooth, squares) = (self.smoothing != 0.0, self.z_loss != 0.0);
             let clusters = device.arch().supports(Arch::SM_90);
             let step = InParts::of_steps(x.extents(), T::ELEMENT.bytes(), smooth, clusters);
@@ -140,9 +145,14 @@ impl CrossEntropy {
         expect_extents("dx", &dx, x.extents(), "as `x` has")?;
         operands.result("dx", &dx)?;
         if device.kind() != DeviceKind::Cpu {
-            let (whole, shape) = rows_or_steps(device, x.extents(), 2);
-            let name = if whole { "cross_entropy_backward" } else { "cross_entropy_backward_long" };
+            let whole = rows_of_block(LONGEST_OF_GRADIENT, x.extents());
+            let length = u32::try_from(x.extents().1).unwrap_or(u32::MAX);
+            let clusters = device.arch().supports(Arch::SM_90);
+            let step = InParts::of_steps_twice(rows, length, T::ELEMENT.bytes(), clusters);
+            let shape = whole.unwrap_or([1, step.width]);
+            let name = if whole.is_some() { "cross_entropy_backward" } else { "cross_entropy_backward_long" };
             let key = key(name, &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &[], shape);
+            let key = (key, whole.is_none().then_some(step));
             let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
             let arguments: &[&dyn Argument] = &[
                 &x.tensor(),
@@ -154,8 +164,8 @@ impl CrossEntropy {
                 &self.z_loss,
             ];
             return launch(device, &key, programs, arguments, || match whole {
-                true => kernels::cross_entropy_backward::stage::<T, I, U>(shape),
-                false => kernels::cross_entropy_backward_long::stage::<T, I, U>(STEP),
+                Some(shape) => kernels::cross_entropy_backward::stage::<T, I, U>(shape),
+                None => kernels::cross_entropy_backward_long::stage::<T, I, U>(step),
             });
         }
         on_cpu(device, |mut host| {

@@ -43,10 +43,10 @@ pub(super) fn whole_rows(device: &Device, extents: (usize, usize)) -> Option<[u3
     tile_of_rows(longest(device), extents)
 }
 
-/// The same where a program is one block of threads on any chip, and holds little: for operators that are faster in steps than in clusters,
-/// whose blocks wait for each other.
-pub(super) fn rows_of_block(extents: (usize, usize)) -> Option<[u32; 2]> {
-    tile_of_rows(LONGEST / 8, extents)
+/// The same where a program is one block of threads on any chip, and holds rows of so many columns at most: for operators that are faster in steps
+/// than in clusters, whose blocks wait for each other.
+pub(super) fn rows_of_block(longest: u32, extents: (usize, usize)) -> Option<[u32; 2]> {
+    tile_of_rows(longest, extents)
 }
 
 /// Whether a program that holds so many tiles at a time holds whole rows, and the shape of its tiles: those of rows, or else of steps.

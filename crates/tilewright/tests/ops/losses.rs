@@ -181,3 +181,40 @@ fn long_rows_of<T: Sample>() {
 }
 
 for_each_type!(long_rows_of);
+
+/// Gradients of such rows, of which one is ignored and one has no such column; aligned and not, in one step and in several, in place too.
+fn gradients_of_long_rows_of<T: Sample>() {
+    const ROWS: usize = 5;
+    let targets = [16_500i64, -100, 40_000_000, 3, 0];
+    let given = [0.5f32, 1.0, 2.0, -3.0, 1.0];
+    // The longest take two steps.
+    for (columns, smoothing, z_loss) in [(17_003, 0.1, 1e-4), (40_000, 0.0, 0.0), (140_000, 0.1, 0.0)] {
+        let mut values: Vec<T> = normals(7, ROWS * columns, 3.0).into_iter().map(T::of).collect();
+        values[columns..2 * columns].fill(T::of(f64::NAN));
+        values[3 * columns] = T::of(f64::NEG_INFINITY);
+        values[3 * columns + 3] = T::of(25.0);
+        values[5 * columns - 1] = T::of(f64::INFINITY);
+        let entropy = CrossEntropy::new().smoothing(smoothing).z_loss(z_loss);
+        let [want, found] = [Device::cpu(), Device::simulator()].map(|device| {
+            let (x, targets) = (device.upload(&values).unwrap(), device.upload(&targets).unwrap());
+            let (given, dx) = (device.upload(&given).unwrap(), device.alloc::<T>(values.len()).unwrap());
+            let of = |buffer| Rows::new(buffer, ROWS, columns);
+            entropy.backward(&device, of(&x), &targets, &given, of(&dx)).unwrap();
+            entropy.backward(&device, of(&x), &targets, &given, of(&x)).unwrap();
+            let [apart, in_place] = [&dx, &x].map(|buffer| buffer.to_vec().unwrap());
+            let same = |(a, b): (&T, &T)| a.to_f32().to_bits() == b.to_f32().to_bits();
+            assert!(apart.iter().zip(&in_place).all(same), "{columns} columns in place: {}", device.name());
+            apart
+        });
+        for (at, (want, found)) in want.iter().zip(&found).enumerate() {
+            let (want, found, (row, column)) = (want.value(), found.value(), (at / columns, at % columns));
+            // Where the target takes almost all away, what the difference is of counts.
+            let slack = if targets[row] == column as i64 { 1e-5 } else { 1e-9 };
+            let near = (want - found).abs() <= 1e-5 * want.abs() + 4.0 * T::rounding(want) + slack;
+            let case = (T::ELEMENT, columns, row, column);
+            assert!(near || (want.is_nan() && found.is_nan()), "{case:?}: {found}, on the CPU {want}");
+        }
+    }
+}
+
+for_each_type!(gradients_of_long_rows_of);
