@@ -781,7 +781,7 @@ fn slope(
 
 /// The same of rows of any length, one by a program: once through the row for the largest and the sum, and once more for the results, from the
 /// end on, as what was read last is most likely to be in a cache still. Rows without a column to choose are not read.
-#[kernel(threads = step.threads, cluster = (step.blocks, 1, 1), min_blocks = step.resident_in_steps(false))]
+#[kernel(threads = step.threads, cluster = (step.blocks, 1, 1), min_blocks = step.resident_in_steps(T::ELEMENT.bits() == 16))]
 pub fn cross_entropy_backward_long<T: Padded, I: AxisNumber, U: Float>(
     x: View<T, 2>,
     targets: View<I, 2>,

@@ -58,9 +58,9 @@ const REGISTERS: u32 = 80;
 const REGISTERS_OF_MANY: u32 = 96;
 const REGISTERS_OF_MOST_BLOCKS: u32 = 64;
 
-/// Threads of programs that go through rows in steps, and what each asks for at a time: of rows of up to so many bytes, and of longer ones. Blocks
-/// of short rows begin and end all the time, so there are more of them; long rows are faster the more is on its way (524 rows of 128256 f32:
-/// 61 us on an H200 with eight parts, 72 with four).
+/// Threads of programs that go through rows in steps, and what each asks for at a time: of rows of up to so many bytes, and of longer ones of f32.
+/// Blocks of short rows begin and end all the time, so there are more of them; long rows are faster the more is on its way (524 rows of
+/// 128256 f32: 61 us on an H200 with eight parts, 72 with four), but so many numbers of 16 bits have no registers.
 const SHORT_FOR_STEPS: u32 = 32 << 10;
 const THREADS_OF_STEPS: [u32; 2] = [128, 256];
 const PARTS_OF_STEPS: [u32; 2] = [4, 8];
@@ -93,7 +93,7 @@ impl InParts {
     /// ```
     #[must_use]
     pub fn of_steps((rows, columns): (usize, usize), bytes: u32, with_more: bool, clusters: bool) -> InParts {
-        let long = columns.saturating_mul(bytes as usize) > SHORT_FOR_STEPS as usize;
+        let long = bytes >= 4 && columns.saturating_mul(bytes as usize) > SHORT_FOR_STEPS as usize;
         let threads = THREADS_OF_STEPS[usize::from(long)];
         let parts = PARTS_OF_STEPS[usize::from(long && !with_more)];
         InParts::of_blocks(1, (threads, parts), (rows, bytes), with_more, clusters)

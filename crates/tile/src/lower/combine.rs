@@ -6,7 +6,9 @@
 
 use std::collections::HashMap;
 
-use tilewright_ir::{Axis, Cmp, Element, Flags, Index, OpData, Opcode, Region, Shuffle, Space, Type, Value};
+use tilewright_ir::{
+    Axis, Cmp, Element, Flags, Index, Op, OpData, Opcode, Region, Shuffle, Space, Type, Value,
+};
 
 use super::assign::bytes;
 use super::cluster::{Column, word};
@@ -125,13 +127,14 @@ impl Lowering<'_> {
         // An op that commutes may combine in any order; of a region one knows only that it is associative.
         let run = if with.identity.is_some() { usize::MAX } else { self.in_order(data, &mut tiles, axis) };
         let layout = tiles[0].layout.clone();
+        let only_here = self.used_once(&data.operands);
         let mut items = Vec::new();
         let mut runs = 1;
         for line in self.lines(&layout, axis) {
             let parts = line.chunks(run.min(line.len())).map(<[usize]>::to_vec).collect::<Vec<_>>();
             runs = parts.len();
             for part in parts {
-                items.push(self.combined(&with, &tiles, axis, part));
+                items.push(self.combined(&with, &tiles, &only_here, axis, part));
             }
         }
         let items = self.across_lanes(&with, &layout, axis, items);
@@ -147,7 +150,14 @@ impl Lowering<'_> {
     }
 
     /// The registers of a run, combined.
-    fn combined(&mut self, with: &Combiner, tiles: &[Tile], axis: usize, run: Vec<usize>) -> Item {
+    fn combined(
+        &mut self,
+        with: &Combiner,
+        tiles: &[Tile],
+        only_here: &[bool],
+        axis: usize,
+        run: Vec<usize>,
+    ) -> Item {
         let layout = tiles[0].layout.clone();
         let items: Vec<Item> = run
             .into_iter()
@@ -157,24 +167,26 @@ impl Lowering<'_> {
                 self.filled(with, Item { values, valid })
             })
             .collect();
-        self.products(with, &items).unwrap_or_else(|| self.tree(with, items))
+        self.products(with, &items, only_here).unwrap_or_else(|| self.tree(with, items))
     }
 
     /// Sums of products, which take one op an element and are rounded once for it: each product is added as it is multiplied, to one of a few sums,
-    /// so that none waits for the one before. None if nothing is such a sum.
-    fn products(&mut self, with: &Combiner, items: &[Item]) -> Option<Item> {
+    /// so that none waits for the one before. Products that others use as well are there already, and their factors need not be kept for it. None if
+    /// nothing is such a sum.
+    fn products(&mut self, with: &Combiner, items: &[Item], only_here: &[bool]) -> Option<Item> {
         const SUMS: usize = 4;
         let ops = each_by_one(self.source, with.region).filter(|_| with.identity.is_some())?;
         let column = |i: usize| items.iter().map(|item| item.values[i]).collect::<Vec<Value>>();
         let columns: Vec<Vec<Value>> = (0..ops.len()).map(column).collect();
-        let factors: Vec<Option<Vec<[Value; 2]>>> = (ops.iter().zip(&columns).zip(&with.elements))
-            .map(|((&op, column), &element)| {
-                let sums = self.source.op(op).code == Opcode::Add && self.source.op(op).attrs.is_empty();
-                let wide = matches!(element, Element::F32 | Element::F64);
-                let each = column.iter().map(|&value| self.factors_of(value));
-                each.collect::<Option<Vec<_>>>().filter(|_| sums && wide)
-            })
-            .collect();
+        let factors: Vec<Option<Vec<[Value; 2]>>> =
+            (ops.iter().zip(&columns).zip(&with.elements).zip(only_here))
+                .map(|(((&op, column), &element), &only_here)| {
+                    let sums = self.source.op(op).code == Opcode::Add && self.source.op(op).attrs.is_empty();
+                    let wide = matches!(element, Element::F32 | Element::F64);
+                    let each = column.iter().map(|&value| self.factors_of(value));
+                    each.collect::<Option<Vec<_>>>().filter(|_| only_here && sums && wide)
+                })
+                .collect();
         let exist = items.iter().all(|item| item.valid.is_none());
         if !exist || items.len() <= SUMS || factors.iter().all(Option::is_none) {
             return None;
@@ -199,6 +211,17 @@ impl Lowering<'_> {
             values.push(column[0]);
         }
         Some(Item { values, valid: None })
+    }
+
+    /// Which of these values of the kernel have one user.
+    fn used_once(&self, values: &[Value]) -> Vec<bool> {
+        let ops = self.source.walk();
+        let uses = |value: &Value| {
+            let of =
+                |op: &Op| self.source.op(*op).operands.iter().filter(|operand| *operand == value).count();
+            ops.iter().map(of).sum::<usize>()
+        };
+        values.iter().map(|value| uses(value) == 1).collect()
     }
 
     /// What a value is the product of, if it is one.
