@@ -541,8 +541,9 @@ pub fn layer_norm_backward_long<T: Float, W: Float, U: Float>(
     }
 }
 
-/// The sum of each column, `shape[0]` rows at a time, `shape[1]` columns by a program.
-#[kernel]
+/// The sum of each column, `shape[0]` rows at a time, `shape[1]` columns by a program. Few threads have eight loads under way each: with 512, which
+/// have two, gradients of RMSNorm of 8192 rows of 16384 halves took 236 us on an H200 instead of 219.
+#[kernel(threads = 128)]
 pub fn sum_columns(x: View<f32, 2>, sums: View<f32, 2>, shape: [u32; 2]) {
     let mut sum = Tile::<f32>::zeros(shape);
     for step in 0..x.extent(0).div_ceil(shape[0]) {
