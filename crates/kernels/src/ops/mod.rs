@@ -11,8 +11,10 @@ mod ahead;
 mod elementwise;
 mod exponential;
 mod in_parts;
+mod loss;
 mod norm;
 mod order;
+mod probabilities;
 mod quantise;
 mod rank;
 mod reduce;
@@ -23,19 +25,19 @@ mod tiling;
 pub use elementwise::{
     Activation, SharedFormula, convert, dropout, elementwise1, elementwise2, elementwise3, glu, glu_backward,
 };
-pub use exponential::{
-    AxisNumber, Form, cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long,
-    softmax, softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
-    softmax_masked_causal, softmax_masked_long, softmax_masked_positions, softmax_positions,
-    softmax_positions_long, softmax_to_position,
-};
 pub use in_parts::InParts;
+pub use loss::{cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long};
 pub use norm::{
     layer_norm, layer_norm_adding, layer_norm_adding_long, layer_norm_backward, layer_norm_backward_long,
     layer_norm_long, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward,
     rms_norm_backward_long, rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, sum_columns,
 };
 pub use order::{embedding, permute, transpose};
+pub use probabilities::{
+    Form, softmax, softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
+    softmax_masked_causal, softmax_masked_long, softmax_masked_positions, softmax_positions,
+    softmax_positions_long, softmax_to_position,
+};
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};
 pub use rank::{
     FEW, LONGEST_SORTED, arg_of_ranks, arg_rows, arg_steps, top_k, top_k_at_last, top_k_long, top_k_of_parts,
@@ -81,3 +83,10 @@ impl Padded for bf16 {
     const HIGHEST: bf16 = bf16::INFINITY;
     const LEAST: bf16 = bf16::MIN;
 }
+
+/// Integers that say which column is meant.
+pub trait AxisNumber: Integer {}
+
+impl AxisNumber for i32 {}
+impl AxisNumber for i64 {}
+impl AxisNumber for u32 {}

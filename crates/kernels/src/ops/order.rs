@@ -2,8 +2,7 @@
 
 use tilewright_lang::tile::prelude::*;
 
-use super::Tiling;
-use super::exponential::AxisNumber;
+use super::{AxisNumber, Tiling};
 
 /// Rows become columns, a tile of `x` at a time.
 #[kernel]
