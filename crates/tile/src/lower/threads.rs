@@ -34,7 +34,7 @@ const BYTES_OF_LOOP: u32 = 96 * 4;
 const THREADS_OF_LOOP: u32 = 512;
 
 /// Blocks that share those threads where rows are long enough: while one combines, the other loads. Each has as few threads as can hold its part of a
-/// row.
+/// row. That they are better than one large block was not measured by itself.
 const BLOCKS_OF_LOOP: u32 = 2;
 
 /// What such a loop keeps for each element at least, where that decides about registers: four words, as loops over rows that add up gradients.
