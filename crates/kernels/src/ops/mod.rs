@@ -40,8 +40,8 @@ pub use probabilities::{
 };
 pub use quantise::{dequantise, quantise_by, quantise_rows, scale_of};
 pub use rank::{
-    FEW, LONGEST_SORTED, arg_of_ranks, arg_rows, arg_steps, top_k, top_k_at_last, top_k_long, top_k_of_parts,
-    top_k_of_ranks, top_k_sorted,
+    FEW, LONGEST_PART, MOST_SORTED, arg_of_ranks, arg_rows, arg_steps, order_bits, top_k, top_k_at_last,
+    top_k_long, top_k_of_parts, top_k_of_ranks, top_k_sorted,
 };
 pub use reduce::{Kind, cumulative_sum, cumulative_sum_long, reduce_rows, reduce_steps};
 pub use registry::OPERATORS;

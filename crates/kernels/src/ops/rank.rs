@@ -2,6 +2,7 @@
 //!
 //! A number and its column make one integer, its [`rank`], so that the order is total and the largest of two is one instruction.
 
+use tilewright_hardware::Element as Kind;
 use tilewright_lang::tile::prelude::*;
 
 use super::Padded;
@@ -40,8 +41,26 @@ pub fn arg_of_ranks(ranks: View<u64, 2>, indices: View<u32, 2>, shape: [u32; 2])
 /// The largest `k` that [`top_k()`] is for: its code is written out for each of them.
 pub const FEW: u32 = 32;
 
-/// Columns of the longest row that [`top_k_sorted()`] is for: ranks of more do not fit into the registers of its threads.
-pub const LONGEST_SORTED: u32 = 2048;
+/// Most ranks that are sorted at a time: more do not fit into the registers of a block's threads.
+pub const MOST_SORTED: u32 = 2048;
+
+/// Columns, or ranks, of the longest part that [`top_k_of_parts()`] and [`top_k_of_ranks()`] are for.
+pub const LONGEST_PART: u32 = 4096;
+
+/// What one thread has of a part, of whose numbers the kernel keeps half of their rank, or of ranks; and how many such threads share a multiprocessor.
+/// A rank, its place and where it goes take five registers.
+const NUMBERS_OF_THREAD: u32 = 16;
+const RANKS_OF_THREAD: u32 = 8;
+const THREADS_OF_PARTS: u32 = 512;
+
+/// Bits of integers that are ordered as numbers of a type are.
+pub const fn order_bits(element: Kind) -> u32 {
+    // Sign and exponent are those of f32.
+    match element.mantissa_bits() {
+        Some(mantissa) => 9 + mantissa,
+        None => 32,
+    }
+}
 
 /// The `k` largest numbers of each row, in order, and their columns: the one of the highest rank is taken away `k` times.
 #[kernel]
@@ -86,21 +105,24 @@ pub fn top_k_sorted<T: Padded>(
     indices.tile([shape[0], k]).block((i, 0)).store(chosen);
 }
 
-/// The `k` highest ranks of each part of a row, `width` columns, one part by a program: what is among the highest of the row is among those of
-/// its part. They stand side by side in `found`, and [`top_k_of_ranks()`] goes on with them.
-#[kernel(min_blocks = 1)]
+/// The ranks of the `k` highest of each part of a row, `width` columns, one part by a program: what is among the highest of the row is among
+/// those of its part. They stand side by side in `found`, in the order of columns, and [`top_k_of_ranks()`] goes on with them.
+#[kernel(threads = width / NUMBERS_OF_THREAD, min_blocks = THREADS_OF_PARTS * NUMBERS_OF_THREAD / width)]
 pub fn top_k_of_parts<T: Padded>(x: View<T, 2>, found: View<u64, 2>, k: u32, smallest: bool, width: u32) {
     let (row, part) = part_of_row(x.extent(1), width);
-    let ranks = ranks(x.tile([1, width]).block((row, part)), x.extent(1), smallest, [1, width]);
-    found.tile([1, k]).block((row, part)).store(highest(ranks, k));
+    let from = x.tile([1, width]).block((row, part));
+    let orders = orders(from, x.extent(1), smallest, [1, width]);
+    let (taken, place) = highest(orders, k, order_bits(T::ELEMENT));
+    found.points((row, part * k + place)).only(taken).store(with_columns(orders, from));
 }
 
-/// The same of ranks that an earlier round has found.
-#[kernel(min_blocks = 1)]
-pub fn top_k_of_ranks(ranks: View<u64, 2>, found: View<u64, 2>, k: u32, width: u32) {
+/// The same of ranks that an earlier round has found, whose numbers are of a type with so many [bits](order_bits).
+#[kernel(threads = width / RANKS_OF_THREAD, min_blocks = THREADS_OF_PARTS * RANKS_OF_THREAD / width)]
+pub fn top_k_of_ranks(ranks: View<u64, 2>, found: View<u64, 2>, k: u32, bits: u32, width: u32) {
     let (row, part) = part_of_row(ranks.extent(1), width);
     let ranks = ranks.tile([1, width]).block((row, part)).load();
-    found.tile([1, k]).block((row, part)).store(highest(ranks, k));
+    let (taken, place) = highest((ranks >> 32u32).cast::<u32>(), k, bits);
+    found.points((row, part * k + place)).only(taken).store(ranks);
 }
 
 /// The last round, of rows of up to `width` ranks: numbers and columns of the `k` highest.
@@ -114,7 +136,8 @@ pub fn top_k_at_last<T: Padded>(
     width: u32,
 ) {
     let row = program_id(0);
-    let chosen = highest(ranks.tile([1, width]).block((row, 0)).load(), k).map(column_of);
+    let sorted = ranks.tile([1, width]).block((row, 0)).load().sort_descending(1);
+    let chosen = sorted.part(1, 0..k).map(column_of);
     let value = x.points((Tile::full([1, k], row), chosen)).load();
     values.tile([1, k]).block((row, 0)).store(value);
     indices.tile([1, k]).block((row, 0)).store(chosen);
@@ -127,23 +150,26 @@ fn part_of_row(columns: Val<u32>, width: u32) -> (Val<u32>, Val<u32>) {
     (program_id(0) / parts, program_id(0) % parts)
 }
 
-/// The `k` highest ranks of a row, in order: a few are taken away one after the other, for many all are sorted.
+/// Which of a part, whose columns ascend, are the `k` highest, and where among them each stands in the order of columns.
+///
+/// Nothing is sorted, and nobody waits for another but to count: the bits of the highest number that `k` of them reach are found one after the other, and
+/// with it which they are. Of equal numbers the first are taken, so that the columns need not be looked at.
 #[device]
-fn highest(ranks: Tile<u64>, k: u32) -> Tile<u64> {
-    if k > FEW { ranks.sort_descending(1).part(1, 0..k) } else { taken_away(ranks, k) }
-}
-
-/// The `k` highest ranks of a row, in order: each is taken away when it is found.
-#[device]
-fn taken_away(ranks: Tile<u64>, k: u32) -> Tile<u64> {
-    let (mut left, mut found) = (ranks, Tile::<u64>::zeros([1, k]));
-    let places = Tile::iota(1, [1, k]);
-    for place in unroll(0..k) {
-        let first = left.max(1);
-        found = select(places == place, first, found);
-        left = select(left == first, 0u64, left);
+fn highest(orders: Tile<u32>, k: u32, bits: u32) -> (Tile<bool>, Tile<u32>) {
+    let (mut least, mut bit, mut reached) = (val(0u32), val(1u32 << (bits - 1)), val(orders.extent(1)));
+    while bit != 0 && reached != k {
+        let count = (orders >= (least | bit)).count(1).item();
+        least = select(count >= k, least | bit, least);
+        reached = select(count >= k, count, reached);
+        bit >>= 1;
     }
-    found
+    // Both kinds are counted in one scan: those above in the upper half of a word, those that just reach it in the lower one.
+    let (above, level) = (orders > least, orders == least);
+    let one = select(above, 1u32 << 16, select(level, 1u32, Tile::zeros(orders.shape())));
+    let before = one.cumsum(1) - one;
+    let (above_before, level_before) = (before >> 16, before & 0xffff);
+    let wanted = k - above.count(1).item();
+    (above | (level & (level_before < wanted)), above_before + level_before.minimum(wanted))
 }
 
 /// The `k` largest numbers of rows of any length, for any `k`, one row by a program, `width` columns at a time: once through the row for each of the `k`, which is the one of
@@ -173,12 +199,24 @@ pub fn top_k_long<T: Padded>(
     }
 }
 
-/// Number and column as one integer, so that the largest of these is what is looked for; zero behind the end of the row.
+/// Number and column as one integer, so that the largest of these is what is looked for; lower than any number behind the end of the row.
 #[device]
 fn ranks<T: Padded>(from: Place<T, 2>, columns: Val<u32>, smallest: bool, shape: [u32; 2]) -> Tile<u64> {
+    with_columns(orders(from, columns, smallest, shape), from)
+}
+
+/// Integers, above zero, that are larger for larger numbers; zero behind the end of the row.
+#[device]
+fn orders<T: Padded>(from: Place<T, 2>, columns: Val<u32>, smallest: bool, shape: [u32; 2]) -> Tile<u32> {
     let column = from.positions(1).bitcast::<u32>().broadcast_to(shape);
     (from.load().cast::<f32>(), column)
-        .map(move |(x, j)| select(j < columns, rank(if smallest { -x } else { x }, j), 0u64))
+        .map(move |(x, j)| select(j < columns, order::<T>(if smallest { -x } else { x }), 0u32))
+}
+
+/// Ranks: of equal numbers the one in the first column is the highest.
+fn with_columns<T: Padded>(orders: Tile<u32>, from: Place<T, 2>) -> Tile<u64> {
+    let column = from.positions(1).bitcast::<u32>().broadcast_to(orders.shape());
+    (orders, column).map(|(order, j)| (order.cast::<u64>() << 32u32) | (!j).cast::<u64>())
 }
 
 /// The column of a rank.
@@ -187,12 +225,11 @@ fn column_of(rank: Val<u64>) -> Val<u32> {
     !rank.cast::<u32>()
 }
 
-/// An integer, above zero, that is larger for larger numbers, and of equal ones for the first column. NaN is the largest.
+/// An integer, above zero, that is larger for larger numbers, in as many [bits](order_bits) as numbers of the type take. NaN is the largest.
 #[device]
-fn rank(x: Val<f32>, column: Val<u32>) -> Val<u64> {
+fn order<T: Padded>(x: Val<f32>) -> Val<u32> {
     // Zero has one sign.
     let bits = (x + 0.0f32).bitcast::<u32>();
     let ordered = select((bits >> 31u32) == 1, !bits, bits | 0x8000_0000u32);
-    let ordered = select(x != x, u32::MAX, ordered);
-    (ordered.cast::<u64>() << 32u32) | (!column).cast::<u64>()
+    select(x != x, u32::MAX, ordered) >> (32 - order_bits(T::ELEMENT))
 }

@@ -147,10 +147,10 @@ pub static OPERATORS: &[Entry] = &[
     entry("top_k_sorted", "the 100 largest of rows of 1000 f32", || {
         top_k_sorted::stage::<f32>(100, false, [1, 1000])
     }),
-    entry("top_k_of_parts", "the ranks of the 50 largest of 2048 bf16 of a long row", || {
-        top_k_of_parts::stage::<bf16>(50, false, 2048)
+    entry("top_k_of_parts", "the ranks of the 50 largest of 4096 bf16 of a long row", || {
+        top_k_of_parts::stage::<bf16>(50, false, 4096)
     }),
-    entry("top_k_of_ranks", "the 50 highest of 2048 of many ranks", || top_k_of_ranks::stage(50, 2048)),
+    entry("top_k_of_ranks", "the 50 highest of 2048 of many ranks", || top_k_of_ranks::stage(50, 16, 2048)),
     entry("top_k_at_last", "the 50 largest of rows of bf16, of which the highest ranks are known", || {
         top_k_at_last::stage::<bf16>(50, 128)
     }),

@@ -29,13 +29,9 @@ const BYTES_OF_LIGHT_BLOCK: u32 = 16 << 10;
 const ELEMENTS_OF_THREAD: u32 = 64;
 
 /// What one thread can keep in registers while a loop goes round, if it has 128 of them; and how many such threads a multiprocessor has registers
-/// for. On an H200, half as many with twice the registers were slower by a quarter.
+/// for. On an H200, half as many with twice the registers were slower by a quarter, and two blocks that share them by a twentieth.
 const BYTES_OF_LOOP: u32 = 96 * 4;
 const THREADS_OF_LOOP: u32 = 512;
-
-/// Blocks that share those threads where rows are long enough: while one combines, the other loads. Each has as few threads as can hold its part of a
-/// row. That they are better than one large block was not measured by itself.
-const BLOCKS_OF_LOOP: u32 = 2;
 
 /// What such a loop keeps for each element at least, where that decides about registers: four words, as loops over rows that add up gradients.
 const CROWD: u32 = 4 * 4;
@@ -110,7 +106,7 @@ impl Work {
     /// Blocks of a program.
     fn blocks(&self, arch: Arch) -> u32 {
         let of_block = match self.crowded {
-            Some(of_thread) => of_thread * THREADS_OF_LOOP / BLOCKS_OF_LOOP,
+            Some(of_thread) => of_thread * THREADS_OF_LOOP,
             None if self.light => BYTES_OF_LIGHT_BLOCK / self.of_element,
             None if (self.combines || self.scans) && self.elements > ELEMENTS_OF_BLOCK => {
                 ELEMENTS_OF_SMALL_BLOCK
@@ -126,7 +122,7 @@ impl Work {
         let wanted =
             if blocks == 1 { self.warps_alone().clamp(1, 16) } else { self.warps_of_cluster(blocks) };
         let least = self.elements.div_ceil(blocks * self.crowded.unwrap_or(ELEMENTS_OF_THREAD) * 32).min(32);
-        let fills = self.crowded.is_some() && least * 32 >= THREADS_OF_LOOP / BLOCKS_OF_LOOP;
+        let fills = self.crowded.is_some() && least * 32 >= THREADS_OF_LOOP;
         let wanted = if fills { least } else { wanted.max(least).min(32) };
         // Pieces of one warp each; a number of warps that divides them leaves nobody idle.
         let pieces = self.elements.div_ceil(self.vector * 32 * blocks);

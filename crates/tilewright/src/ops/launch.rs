@@ -110,7 +110,7 @@ fn launch_staged(
 }
 
 /// Programs that share the rows of a gradient of weights are always as many for rows of one length, so that sums are the same on every device: about
-/// as many as an H200 has room for at a time, whose 132 multiprocessors hold so many elements each, and at least two for each. With more, what they
+/// as many as an H200 has room for at a time, whose 132 multiprocessors hold so many elements each, and at least one for each. With more, what they
 /// leave would take time: four rows of 16384 f32 for each multiprocessor are a tenth of what 8192 rows of gradients move in 16 bits.
 const MULTIPROCESSORS: usize = 132;
 const HELD: usize = 8192;
@@ -126,7 +126,7 @@ impl Parts {
     /// Room for the parts of a matrix.
     pub(super) fn new(device: &Device, (rows, columns): (usize, usize)) -> Result<Parts, Error> {
         let held = HELD / columns.clamp(1, HELD);
-        let count = rows.min(MULTIPROCESSORS * held.clamp(2, 4));
+        let count = rows.min(MULTIPROCESSORS * held.clamp(1, 4));
         Ok(Parts { buffer: device.temporary(count * columns)?, count, columns })
     }
 

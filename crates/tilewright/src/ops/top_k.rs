@@ -3,11 +3,11 @@
 //! Results are in order, the largest first. Of equal numbers the one with the lower index comes first; 0 and -0 are equal; NaN counts as
 //! the largest of all, and as the smallest if the [smallest](TopK::smallest) are wanted. Results are in memory of their own.
 //!
-//! Kernels take up to 32 numbers away from a row one after the other, and sort rows of up to 2048 columns for more. Longer rows are a
-//! tournament: programs find the largest of 2048 columns each, and then of what was found, until one is left. Where more than 512 of a long row are wanted, a program
-//! goes through it once for each.
+//! Kernels take up to 32 numbers away from a row one after the other, and sort rows that are short, or of which most is wanted. Other rows are a
+//! tournament: programs find the highest of a part each, without sorting it, and then of what was found, until that is little enough to be sorted.
+//! Where more than 2048 of a long row are wanted, a program goes through it once for each.
 
-use tilewright_kernels::ops::{self as kernels, FEW, LONGEST_SORTED};
+use tilewright_kernels::ops::{self as kernels, FEW, LONGEST_PART, MOST_SORTED, order_bits};
 
 use super::cpu::{Grid, on_cpu, per_row};
 use super::launch::{STEP, key, launch, programs, rows_or_steps};
@@ -15,6 +15,13 @@ use super::reduce::precedes;
 use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
+
+/// Numbers that are sorted at once although fewer may be wanted.
+const SORTED_AT_ONCE: u32 = 512;
+
+/// Programs of a first round that keep an H200 busy, and the shortest parts that they get instead of being fewer.
+const ENOUGH_PROGRAMS: usize = 2 * 132;
+const SHORTEST_PART: u32 = 1024;
 
 /// The largest numbers of each row.
 ///
@@ -99,11 +106,11 @@ impl TopK {
         }
         // Ranks are twice as wide as numbers, and each is looked at again and again.
         let (whole, rows) = rows_or_steps(device, x.extents(), 8);
-        let (name, shape) = match (whole, k <= FEW, rows[1] <= LONGEST_SORTED) {
+        let (name, shape) = match (whole, k <= FEW, rows[1] <= sorted_at_once(k)) {
             (true, true, _) => ("top_k", rows),
             (true, false, true) => ("top_k_sorted", rows),
-            _ => match tournament(x.extents(), k) {
-                Some(programs) => return self.hold_tournament(device, (k, programs), x, values, indices),
+            _ => match part_width(x.extents(), k) {
+                Some(width) => return self.hold_tournament(device, (k, width), x, values, indices),
                 None => ("top_k_long", [1, STEP]),
             },
         };
@@ -117,43 +124,42 @@ impl TopK {
         })
     }
 
-    /// Rounds of programs that each leave `k` of up to [`LONGEST_SORTED`] ranks; the first has so many programs.
+    /// Rounds that each leave `k` of every part of a row, until those left are few enough to be sorted.
     fn hold_tournament<T: FloatItem>(
         &self,
         device: &Device,
-        (k, programs): (u32, u32),
+        (k, width): (u32, u32),
         x: &Rows<'_, T>,
         values: &Rows<'_, T>,
         indices: &Rows<'_, u32>,
     ) -> Result<(), Error> {
         let (rows, columns) = x.extents();
-        let (smallest, width) = (self.smallest, LONGEST_SORTED);
-        let mut left = after_round(columns, self.k);
+        let (smallest, bits) = (self.smallest, order_bits(T::ELEMENT));
+        let mut left = after_round(columns, k, width);
         let mut ranks = device.temporary::<u64>(rows * left)?;
         let first = key("top_k_of_parts", &[T::ELEMENT], &[k, smallest.into()], [1, width]);
         let found = Rows::new(&ranks, rows, left);
-        launch(device, &first, [programs, 1], &[&x.tensor(), &found.tensor()], || {
+        launch(device, &first, programs_of(rows * left, k), &[&x.tensor(), &found.tensor()], || {
             kernels::top_k_of_parts::stage::<T>(k, smallest, width)
         })?;
-        while left > width as usize {
-            let (before, fewer) = (left, after_round(left, self.k));
+        while left > sorted_at_once(k) as usize {
+            // No wider than it takes, and of few widths, so that few kernels are compiled.
+            let width = power_of_two(left, LONGEST_PART);
+            let fewer = after_round(left, k, width);
             let next = device.temporary::<u64>(rows * fewer)?;
-            let (from, found) = (Rows::new(&ranks, rows, before), Rows::new(&next, rows, fewer));
-            let round = key("top_k_of_ranks", &[], &[k], [1, width]);
-            // No more than in the round before.
-            let programs = u32::try_from(rows * (fewer / self.k)).unwrap_or(u32::MAX);
-            launch(device, &round, [programs, 1], &[&from.tensor(), &found.tensor()], || {
-                kernels::top_k_of_ranks::stage(k, width)
+            let (from, found) = (Rows::new(&ranks, rows, left), Rows::new(&next, rows, fewer));
+            let round = key("top_k_of_ranks", &[], &[k, bits], [1, width]);
+            launch(device, &round, programs_of(rows * fewer, k), &[&from.tensor(), &found.tensor()], || {
+                kernels::top_k_of_ranks::stage(k, bits, width)
             })?;
             (ranks, left) = (next, fewer);
         }
-        // No wider than it takes, and of few widths, so that few kernels are compiled.
-        let width = u32::try_from(left.next_power_of_two()).unwrap_or(width);
+        let width = power_of_two(left, MOST_SORTED);
         let last = key("top_k_at_last", &[T::ELEMENT], &[k], [1, width]);
         let ranks = Rows::new(&ranks, rows, left);
         let arguments: &[&dyn Argument] =
             &[&x.tensor(), &ranks.tensor(), &values.tensor(), &indices.tensor()];
-        launch(device, &last, [u32::try_from(rows).unwrap_or(u32::MAX), 1], arguments, || {
+        launch(device, &last, programs_of(rows, 1), arguments, || {
             kernels::top_k_at_last::stage::<T>(k, width)
         })
     }
@@ -171,15 +177,37 @@ impl TopK {
     }
 }
 
-/// Ranks of a row that a round leaves of so many numbers.
-fn after_round(numbers: usize, k: usize) -> usize {
-    numbers.div_ceil(LONGEST_SORTED as usize) * k
+/// How many numbers are sorted at once if `k` are wanted: choosing those first would not make it less.
+fn sorted_at_once(k: u32) -> u32 {
+    k.min(MOST_SORTED).next_power_of_two().max(SORTED_AT_ONCE)
 }
 
-/// Programs of the first round of a tournament; none if it is not worth while, because rounds would leave most of what they get, or if there would be more programs
-/// than a launch can have.
-fn tournament((rows, columns): (usize, usize), k: u32) -> Option<u32> {
-    let programs = rows.checked_mul(columns.div_ceil(LONGEST_SORTED as usize))?;
-    let most = i32::MAX as usize;
-    (k <= LONGEST_SORTED / 4 && programs <= most).then(|| u32::try_from(programs).ok())?
+/// Ranks of a row that a round leaves of so many numbers.
+fn after_round(numbers: usize, k: u32, width: u32) -> usize {
+    numbers.div_ceil(width as usize) * k as usize
+}
+
+/// The least power of two that holds so many, and `most` if that is less.
+fn power_of_two(numbers: usize, most: u32) -> u32 {
+    u32::try_from(numbers.next_power_of_two()).unwrap_or(most).min(most)
+}
+
+/// As many programs as there are groups of `each`; [`part_width()`] has seen to it that they fit.
+fn programs_of(numbers: usize, each: u32) -> [u32; 2] {
+    [u32::try_from(numbers / each as usize).unwrap_or(u32::MAX), 1]
+}
+
+/// Columns of a part of the first round of a tournament: fewer where there would be few programs. None if a tournament is not worth while, because
+/// rounds would leave most of what they get, or if there would be more programs than a launch can have.
+fn part_width((rows, columns): (usize, usize), k: u32) -> Option<u32> {
+    if k > MOST_SORTED {
+        return None;
+    }
+    let programs = |width: u32| rows.saturating_mul(columns.div_ceil(width as usize));
+    let shortest = (4 * k).next_power_of_two().clamp(SHORTEST_PART, LONGEST_PART);
+    let mut width = power_of_two(columns, LONGEST_PART);
+    while width > shortest && programs(width) < ENOUGH_PROGRAMS {
+        width /= 2;
+    }
+    (programs(width) <= i32::MAX as usize).then_some(width)
 }

@@ -843,6 +843,8 @@ fn many_of_a_row_in_order() {
         ((2, 33_000), 5),
         ((2, 33_000), 200),
         ((1, 2100), 513),
+        ((2, 9000), 1500),
+        ((1, 2100), 2050),
     ] {
         for top in [TopK::new(k), TopK::new(k).smallest()] {
             assert_eq!(

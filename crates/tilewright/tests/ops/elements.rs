@@ -14,7 +14,7 @@ use tilewright::ops::{
 };
 
 use super::common::{
-    ALL_LIES, Exact, Lies, Matrix, Random, Sample, check, every_case, input, itself, normals, output,
+    ALL_LIES, Exact, Lies, Matrix, Random, Sample, check, every_case, input, itself, machine, normals, output,
 };
 use crate::for_each_type;
 
@@ -428,6 +428,47 @@ fn slopes_of_gates_far_out() {
             }
         }
     }
+}
+
+/// Every number of 16 bits through the functions that kernels take for such results, against the CPU in f32.
+#[test]
+fn gates_of_all_halves() {
+    fn all<T: Sample>(values: &[T]) {
+        let (cpu, machine) = (Device::cpu(), machine());
+        let wide: Vec<f32> = values.iter().map(|x| x.to_f32()).collect();
+        let count = values.len();
+        // A number times a distribution that is not a normal number.
+        let nothing = 128.0 * f64::from(f32::MIN_POSITIVE);
+        for glu in [Glu::swi(), Glu::ge(), Glu::ge_tanh()] {
+            let (gate, ones) = (cpu.upload(&wide).unwrap(), cpu.upload(&vec![1.0f32; count]).unwrap());
+            let exact = [(); 2].map(|()| cpu.alloc::<f32>(count).unwrap());
+            glu.backward(&cpu, &gate, &ones, &ones, &exact[0], &exact[1]).unwrap();
+            let (gate, ones) =
+                (machine.upload(values).unwrap(), machine.upload(&vec![T::of(1.0); count]).unwrap());
+            let found = [(); 3].map(|()| machine.alloc::<T>(count).unwrap());
+            glu.backward(&machine, &gate, &ones, &ones, &found[0], &found[1]).unwrap();
+            glu.run(&machine, &gate, &ones, &found[2]).unwrap();
+            for (found, exact) in found.iter().zip([&exact[0], &exact[1], &exact[1]]) {
+                for ((found, exact), x) in
+                    found.to_vec().unwrap().iter().zip(exact.to_vec().unwrap()).zip(&wide)
+                {
+                    let (found, exact) = (found.value(), f64::from(exact));
+                    let same = found == T::of(exact).value() || found.is_nan() && exact.is_nan();
+                    // Slopes are sums of two terms that are about a half where they cancel.
+                    let near = T::rounding(exact)
+                        + 2f64.powi(-16) * exact.abs()
+                        + if *x > -1.0 && *x < -0.5 { 2e-6 } else { 0.0 };
+                    assert!(
+                        same || (found - exact).abs() <= near || exact.abs() < nothing,
+                        "{glu:?} of {} {x}: {found}, exactly {exact}",
+                        T::ELEMENT
+                    );
+                }
+            }
+        }
+    }
+    all(&(0..=u16::MAX).map(f16::from_bits).collect::<Vec<_>>());
+    all(&(0..=u16::MAX).map(bf16::from_bits).collect::<Vec<_>>());
 }
 
 /// A formula with a constant that its name does not tell, of one number or, by another type of the same name, of two.
