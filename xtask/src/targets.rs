@@ -120,8 +120,7 @@ pub(crate) static RULES: &[Rule] = &[
         name: "ops",
         arguments: &["devices::", "steps::"],
         seconds: 300,
-        // Racecheck takes longer than all others together; the simulator looks for races in the same tests.
-        sanitizers: &[Tool::Memcheck, Tool::Initcheck, Tool::Synccheck],
+        sanitizers: EVERY_TOOL,
         threaded: &[],
         data: None,
         proves: "operators compute the same on GPU and CPU, for dense rows and others",

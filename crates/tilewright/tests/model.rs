@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde::Deserialize;
+use tilewright::device::Device;
+use tilewright::gemm::Gemm;
 use tilewright::hardware::Gpu;
 use tilewright::kernels::gemm::epilogue::Epilogue;
 use tilewright::kernels::gemm::{Algorithm, Placement, Problem, Storage, Types, candidates};
@@ -89,6 +91,18 @@ fn check(takes_part: impl Fn(&Entry) -> bool, count: usize, mean: f64, worst: f6
     assert!(found < mean, "{found} in the mean");
     let found = regrets.iter().max_by(|x, y| x.1.total_cmp(&y.1)).unwrap();
     assert!(found.1 < worst, "{found:?} is the worst");
+}
+
+/// The limits hold for what people get who say no more than extents, types and storages: what is planned for them is what these predictions like best.
+#[test]
+fn plans_are_what_the_model_likes_best() {
+    let (device, gpu) = (Device::simulator(), Gpu::named("h200").unwrap());
+    for entry in results().entries.iter().filter(|entry| entry.epilogue == "none") {
+        let ([m, n, k], problem) = (entry.extents().map(|extent| extent as usize), entry.problem());
+        let gemm = Gemm::new(m, n, k).types(problem.types).a(problem.a.storage).b(problem.b.storage);
+        let best = candidates(&problem, gpu).unwrap()[0].algorithm;
+        assert_eq!(gemm.plan(&device).unwrap().algorithm(), Some(best), "{} {}", entry.shape, entry.dtype);
+    }
 }
 
 fn is_plain(entry: &Entry) -> bool {

@@ -16,7 +16,7 @@ use tilewright_ptxas::{Assembler, REQUIRE_VARIABLE};
 
 /// Columns at which operators that hold whole rows choose other threads, clusters, or kernels that go through rows in steps: with clusters, and
 /// without.
-const LENGTHS: [usize; 5] = [8192, 16384, 32768, 65536, 262_144];
+const LENGTHS: [usize; 6] = [8192, 16384, 32768, 65536, 128_256, 262_144];
 const LENGTHS_OF_BLOCKS: [usize; 4] = [4096, 8192, 32768, 65536];
 
 /// Columns of operators that take matrices in parts: these, and 4096 at most, whatever the length of rows is.
@@ -38,6 +38,16 @@ const ALLOWED: [(&str, u32, &str); 8] = [
     ("cumulative_sum", 32, "comparisons with all warps are more predicates than there are"),
     ("glu_backward", 16, "a few words however many registers there are, up to 128"),
     ("permute", 12, "addresses of single elements"),
+];
+
+/// The same of blocks of seven warps, which rows of 128256 f32 take, 72 numbers a thread: with nine warps, which spill nothing, softmax took a third
+/// longer on an H200.
+const ALLOWED_OF_SEVEN_WARPS: [(&str, u32); 5] = [
+    ("softmax_masked", 36),
+    ("rms_norm_adding", 8),
+    ("rms_norm_quantised", 4),
+    ("layer_norm", 52),
+    ("layer_norm_adding", 40),
 ];
 
 /// Code that was assembled before: many lengths have the same.
@@ -207,12 +217,13 @@ fn registers_suffice(recorder: &Recorder, known: &Known) -> Result<(), Failed> {
             continue;
         }
         let report = assembler.assemble(&String::from_utf8_lossy(&kernel.code), &arch.to_string())?;
+        let (block, cluster) = (kernel.block.unwrap_or_default()[0], kernel.cluster.map_or(1, |c| c[0]));
+        let of_seven = ALLOWED_OF_SEVEN_WARPS.iter().filter(|_| block == 7 * 32).copied();
+        let of_any = ALLOWED.iter().map(|&(name, bytes, _)| (name, bytes));
         let allowed =
-            ALLOWED.iter().find(|(name, ..)| *name == kernel.name).map_or(0, |(_, bytes, _)| *bytes);
+            of_seven.chain(of_any).find(|(name, _)| *name == kernel.name).map_or(0, |(_, bytes)| bytes);
         for entry in &report.entries {
             if entry.spill_store_bytes > allowed {
-                let (block, cluster) =
-                    (kernel.block.unwrap_or_default()[0], kernel.cluster.map_or(1, |c| c[0]));
                 failures.push(format!("{cluster} x {block} threads, allowed are {allowed}: {entry:?}"));
             }
         }

@@ -158,6 +158,12 @@ impl InParts {
         InParts { rows, parts: columns.div_ceil(width).max(1), width, threads, blocks }
     }
 
+    /// Whether a program holds rows of so many bytes for each number, as they are, in the registers of its threads.
+    #[must_use]
+    pub fn holds_all(&self, bytes: u32) -> bool {
+        self.parts * AT_A_TIME.max(bytes) <= HELD_OF_LONG
+    }
+
     /// How many programs later the rows are read that a program asks for, if elements have so many bytes.
     #[must_use]
     pub fn ahead(&self, bytes: u32) -> u32 {
@@ -172,12 +178,17 @@ impl InParts {
             (_, MOST_BLOCKS) => REGISTERS_OF_MOST_BLOCKS,
             _ => REGISTERS,
         };
-        (65536 / (registers * self.threads * self.rows)).max(1)
+        sharing(registers, self.threads * self.rows)
     }
 
     /// The same of programs in steps; what is added up beside exponentials takes more registers than four of them have.
     pub(super) fn resident_in_steps(&self, with_more: bool) -> u32 {
         let registers = if with_more { REGISTERS } else { REGISTERS_OF_STEPS };
-        (65536 / (registers * self.threads)).max(1)
+        sharing(registers, self.threads)
     }
+}
+
+/// Blocks of so many threads that a multiprocessor has registers for: each of its four parts has a quarter of them for whole warps.
+fn sharing(registers: u32, threads: u32) -> u32 {
+    (65536 / 4 / (registers * 32) * 4 / threads.div_ceil(32)).max(1)
 }

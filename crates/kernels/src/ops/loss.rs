@@ -2,7 +2,8 @@
 
 use tilewright_lang::tile::prelude::*;
 
-use super::exponential::{Known, exponential, known_of, quick_exponential};
+use super::ahead::ask_ahead;
+use super::exponential::{Known, LOG2_E, exponential, known_of, quick_exponential};
 use super::{AxisNumber, InParts, Padded};
 
 /// The numbers of rows, and what they should have chosen.
@@ -142,6 +143,66 @@ fn slope(
     let weight = (most + sum.log()) * (z_loss * 2.0f32) + 1.0f32;
     let hit = select(hit, -smoothing + 1.0f32, 0.0f32);
     e / sum * weight - hit - smoothing / columns.cast::<f32>()
+}
+
+/// The same of rows that take a cluster, one by a program, which holds their numbers as they are. Rows without a column to choose are not read.
+#[kernel(threads = row.threads, cluster = (row.blocks, 1, 1), min_blocks = row.resident())]
+pub fn cross_entropy_backward_in_parts<T: Padded, I: AxisNumber, U: Float>(
+    x: View<T, 2>,
+    targets: View<I, 2>,
+    dlosses: View<f32, 2>,
+    dx: View<U, 2>,
+    ignore: Val<i64>,
+    smoothing: Val<f32>,
+    z_loss: Val<f32>,
+    row: InParts,
+) {
+    let (i, columns, shape) = (program_id(0), x.extent(1), [1, row.width]);
+    ask_ahead(x, i, [1, row.parts * row.width]);
+    let target = targets.load_scalar_unchecked((i, 0)).cast::<i64>();
+    let is_column = (target >= 0i64) & (target < columns.cast::<i64>());
+    let (x, dx) = (x.tile(shape), dx.tile(shape));
+    if is_column & (target != ignore) {
+        let target = target.cast::<u32>();
+        // All that is read is asked for first.
+        let numbers: Vec<Tile<T>> =
+            (0..row.parts).map(|part| x.block((i, part)).load_or(T::LOWEST)).collect();
+        let most = numbers.iter().fold(Tile::full(shape, T::LEAST), |most: Tile<T>, &x| most.maximum(x));
+        let most = most.cast::<f32>().max(1);
+        let lower = |x: Tile<T>| x.cast::<f32>() - most;
+        // Exponentials for 16 bits are made a second time rather than kept.
+        let quick = U::ELEMENT.bits() == 16;
+        let mut sum = Tile::<f32>::zeros(shape);
+        let mut exponentials = Vec::new();
+        for &x in &numbers {
+            let e = if quick { quick_exponential(lower(x), val(1.0)) } else { exponential(lower(x)) };
+            sum += e;
+            exponentials.push(e);
+        }
+        let sum = sum.sum(1);
+        let (log, inverse, given) = (sum.log(), sum.recip(), dlosses.load_scalar_unchecked((i, 0)));
+        let weight = (most + log) * (z_loss * 2.0f32) + 1.0f32;
+        let share = smoothing / columns.cast::<f32>();
+        for (part, (x, e)) in (0..row.parts).zip(numbers.into_iter().zip(exponentials)) {
+            let mut slope = if quick {
+                let power = lower(x).mul_add(LOG2_E, -log * LOG2_E);
+                power.map(|power: Val<f32>| power.exp2_fast()).mul_add(weight, -share)
+            } else {
+                e.mul_add(weight * inverse, -share)
+            };
+            let hit = target - part * row.width;
+            if hit < row.width {
+                let hit = Tile::<u32>::iota(1, shape) == hit;
+                slope -= select(hit, -smoothing + 1.0f32, 0.0f32);
+            }
+            dx.block((i, part)).streaming().store((slope * given).cast::<U>());
+        }
+    } else {
+        let nothing = Tile::full([1, 1], select(target == ignore, 0.0f32, f32::NAN));
+        for part in 0..row.parts {
+            dx.block((i, part)).streaming().store(nothing.cast());
+        }
+    }
 }
 
 /// The same of rows of any length, one by a program: once through the row for the largest and the sum, and once more for the results, from the

@@ -26,7 +26,10 @@ pub use elementwise::{
     Activation, SharedFormula, convert, dropout, elementwise1, elementwise2, elementwise3, glu, glu_backward,
 };
 pub use in_parts::InParts;
-pub use loss::{cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long};
+pub use loss::{
+    cross_entropy, cross_entropy_backward, cross_entropy_backward_in_parts, cross_entropy_backward_long,
+    cross_entropy_long,
+};
 pub use norm::{
     layer_norm, layer_norm_adding, layer_norm_adding_long, layer_norm_backward, layer_norm_backward_long,
     layer_norm_long, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward,

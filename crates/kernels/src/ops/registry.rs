@@ -5,15 +5,16 @@ use tilewright_lang::{Error, Kernel, bf16};
 
 use super::{
     Activation, Form, InParts, Kind, Pairs, Tiling, arg_of_ranks, arg_rows, arg_steps, convert,
-    cross_entropy, cross_entropy_backward, cross_entropy_backward_long, cross_entropy_long, cumulative_sum,
-    cumulative_sum_long, dequantise, dropout, embedding, glu, glu_backward, layer_norm, layer_norm_adding,
-    layer_norm_adding_long, layer_norm_backward, layer_norm_backward_long, layer_norm_long, permute,
-    quantise_by, quantise_rows, reduce_rows, reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long,
-    rms_norm_backward, rms_norm_backward_long, rms_norm_long, rms_norm_quantised, rms_norm_quantised_long,
-    rope, rope_positions, scale_of, softmax, softmax_backward, softmax_backward_long, softmax_causal,
-    softmax_long, softmax_masked, softmax_masked_causal, softmax_masked_long, softmax_masked_positions,
-    softmax_positions, softmax_positions_long, softmax_to_position, sum_columns, top_k, top_k_at_last,
-    top_k_long, top_k_of_parts, top_k_of_ranks, top_k_sorted, transpose,
+    cross_entropy, cross_entropy_backward, cross_entropy_backward_in_parts, cross_entropy_backward_long,
+    cross_entropy_long, cumulative_sum, cumulative_sum_long, dequantise, dropout, embedding, glu,
+    glu_backward, layer_norm, layer_norm_adding, layer_norm_adding_long, layer_norm_backward,
+    layer_norm_backward_long, layer_norm_long, permute, quantise_by, quantise_rows, reduce_rows,
+    reduce_steps, rms_norm, rms_norm_adding, rms_norm_adding_long, rms_norm_backward, rms_norm_backward_long,
+    rms_norm_long, rms_norm_quantised, rms_norm_quantised_long, rope, rope_positions, scale_of, softmax,
+    softmax_backward, softmax_backward_long, softmax_causal, softmax_long, softmax_masked,
+    softmax_masked_causal, softmax_masked_long, softmax_masked_positions, softmax_positions,
+    softmax_positions_long, softmax_to_position, sum_columns, top_k, top_k_at_last, top_k_long,
+    top_k_of_parts, top_k_of_ranks, top_k_sorted, transpose,
 };
 use crate::Entry;
 
@@ -79,6 +80,11 @@ pub static OPERATORS: &[Entry] = &[
                 1024, 32768, 2, false,
             ))
         },
+    ),
+    entry(
+        "cross_entropy_backward_in_parts",
+        "the gradient of cross entropy of rows of 32768 bf16, as they are without clusters",
+        || cross_entropy_backward_in_parts::stage::<bf16, i64, bf16>(InParts::of(32768, 2, false)),
     ),
     entry("cross_entropy_backward", "the gradient of cross entropy of rows of 8192 bf16", || {
         cross_entropy_backward::stage::<bf16, i64, bf16>([1, 8192])

@@ -148,9 +148,18 @@ impl CrossEntropy {
             let whole = rows_of_block(LONGEST_OF_GRADIENT, x.extents());
             let length = u32::try_from(x.extents().1).unwrap_or(u32::MAX);
             let clusters = device.arch().supports(Arch::SM_90);
-            let step = InParts::of_steps_twice(rows, length, T::ELEMENT.bytes(), clusters);
+            let bytes = T::ELEMENT.bytes();
+            let parts = InParts::of(length, bytes, clusters);
+            let in_parts = clusters && parts.holds_all(bytes);
+            let (name, step) = match whole {
+                Some(_) => ("cross_entropy_backward", parts),
+                None if in_parts => ("cross_entropy_backward_in_parts", parts),
+                None => {
+                    let step = InParts::of_steps_twice(rows, length, bytes, clusters);
+                    ("cross_entropy_backward_long", step)
+                }
+            };
             let shape = whole.unwrap_or([1, step.width]);
-            let name = if whole.is_some() { "cross_entropy_backward" } else { "cross_entropy_backward_long" };
             let key = key(name, &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &[], shape);
             let key = (key, whole.is_none().then_some(step));
             let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
@@ -165,6 +174,7 @@ impl CrossEntropy {
             ];
             return launch(device, &key, programs, arguments, || match whole {
                 Some(shape) => kernels::cross_entropy_backward::stage::<T, I, U>(shape),
+                None if in_parts => kernels::cross_entropy_backward_in_parts::stage::<T, I, U>(step),
                 None => kernels::cross_entropy_backward_long::stage::<T, I, U>(step),
             });
         }

@@ -11,7 +11,11 @@ pub(crate) const LENGTHS: &[usize] = &[1, 2, 3, 31, 33, 1000, 1536, 4097, 65537]
 
 /// What runs kernels: the first GPU if there is one, else the simulator.
 pub(crate) fn machine() -> Device {
-    Device::cuda(0).unwrap_or_else(|_| Device::simulator())
+    thread_local! {
+        // As long as the test goes on: without anybody who has the device, its context ends, and a new one takes longer than most kernels here.
+        static GPU: Option<Device> = Device::cuda(0).ok();
+    }
+    GPU.with(Option::clone).unwrap_or_else(Device::simulator)
 }
 
 /// A float of an operand, with what its type makes of exact numbers.

@@ -152,13 +152,22 @@ fn cross_entropy_and_its_gradient() {
         both.launch(ROWS, kernel, arguments);
         near(&losses, 1e-5);
 
-        // One long step, which is not full, or two that are shorter; at last in place.
+        // One long step, which is not full, or two that are shorter, or all of the row at once; at last in place.
         let dx = both.matrix(3, f32::NAN);
         loss.backward(&both.cpu, rows(&x), &targets, &given, rows(&dx[0])).unwrap();
-        let [_, copy] = both.matrix(1, f32::NEG_INFINITY);
         let shorter = InParts { width: step.width / 2, ..step };
-        for (step, x, to) in [(step, &sx, &dx[1]), (shorter, &sx, &dx[1]), (shorter, &copy, &copy)] {
-            let kernel = ops::cross_entropy_backward_long::stage::<f32, i64, f32>(step);
+        let all = InParts { parts: (COLUMNS as u32).div_ceil(shorter.width), ..shorter };
+        let in_steps = |step| ops::cross_entropy_backward_long::stage::<f32, i64, f32>(step);
+        let in_parts = |row| ops::cross_entropy_backward_in_parts::stage::<f32, i64, f32>(row);
+        for (kernel, in_place) in [
+            (in_steps(step), false),
+            (in_steps(shorter), false),
+            (in_parts(all), false),
+            (in_steps(shorter), true),
+            (in_parts(all), true),
+        ] {
+            let [_, copy] = both.matrix(1, f32::NEG_INFINITY);
+            let (x, to) = if in_place { (&copy, &copy) } else { (&sx, &dx[1]) };
             let arguments: &[&dyn Argument] = &[
                 &x.view(ALL),
                 &chosen.view(column),

@@ -10,10 +10,15 @@ use crate::gemm::problem::{Placement, Problem, Types};
 /// Bytes of a line of the cache.
 const LINE: u32 = 128;
 
+/// Who is asked says no more of an address than that it is a multiple of so many bytes, as kernels have no use for more. Allocators give multiples of
+/// lines, and so do matrices within them as a rule.
+const ALL_THAT_IS_SAID: u32 = 16;
+
 /// How much longer a factor takes from L2 because some of its rows, of which a line is loaded at a time, do not begin with lines of the cache.
 fn lines(placement: &Placement, bytes: u32, constants: &Constants) -> f64 {
     // Of rows that begin at multiples of so many bytes, each of the places in a line is as likely as any other.
-    let apart = (placement.leading * u64::from(bytes)) | u64::from(placement.alignment) | u64::from(LINE);
+    let address = if placement.alignment < ALL_THAT_IS_SAID { placement.alignment } else { LINE };
+    let apart = (placement.leading * u64::from(bytes)) | u64::from(address) | u64::from(LINE);
     let begins = 1 << apart.trailing_zeros();
     let across = 1.0 - f64::from(begins) / f64::from(LINE);
     1.0 + (constants.across_lines - 1.0) * across

@@ -94,7 +94,8 @@ impl Row {
     /// Its extents, as people write them.
     pub(super) fn size(&self) -> String {
         let depth = self.depth.map_or(String::new(), |depth| format!("x{depth}"));
-        format!("{}x{}{depth}", self.rows, self.columns)
+        let top = self.k.map_or(String::new(), |k| format!(" top {k}"));
+        format!("{}x{}{depth}{top}", self.rows, self.columns)
     }
 }
 
