@@ -13,7 +13,7 @@ use tilewright::kernels::examples::vector_add;
 use tilewright::kernels::{find, ops as kernels};
 use tilewright::lang::bf16;
 use tilewright::lang::tile::prelude::*;
-use tilewright::ops::{Error, OPERATORS, RmsNorm, Rows, Softmax};
+use tilewright::ops::{CrossEntropy, Error, FloatItem, OPERATORS, RmsNorm, Rows, Softmax, TopK};
 
 /// A simulator with the kernels that were recorded and no compiler.
 fn equipped(kernels: impl IntoIterator<Item = PackedKernel>) -> Device {
@@ -303,6 +303,12 @@ fn every_kernel_of_the_operators_can_be_packed() {
             Err(error) => panic!("{}: {error}", operator.name),
         }
         reached.extend(recorder.kernels().into_iter().map(|kernel| kernel.name));
+        // Rows that only a cluster can hold.
+        let recorder = Recorder::new(Arch::SM_90A);
+        if operator.name == "cross-entropy" {
+            operator.rehearse(recorder.device(), Element::BF16, 32_768).unwrap();
+        }
+        reached.extend(recorder.kernels().into_iter().map(|kernel| kernel.name));
     }
     // It is for more of a row than rehearsals ask for.
     let unpacked = "top_k_long";
@@ -315,6 +321,44 @@ fn every_kernel_of_the_operators_can_be_packed() {
         wrong.unwrap_err().to_string(),
         "`the type`: found i32, expected f32, f16 or bf16; convert to one of these"
     );
+}
+
+/// Operators that share long rows among more programs where there are fewer find what was rehearsed, whatever the number of rows.
+#[test]
+fn rehearsed_operators_have_kernels_for_any_number_of_rows() {
+    fn launch<T: FloatItem>(device: &Device, name: &str, (rows, columns): (usize, usize)) {
+        let [x, dx] = [(); 2].map(|()| device.alloc::<T>(rows * columns).unwrap());
+        let x = Rows::new(&x, rows, columns);
+        if name == "topk" {
+            for k in [8, 64] {
+                let (values, places) = (device.alloc(rows * k).unwrap(), device.alloc(rows * k).unwrap());
+                let (values, places) = (Rows::new(&values, rows, k), Rows::new(&places, rows, k));
+                TopK::new(k).run::<T>(device, x, values, places).unwrap();
+            }
+            return;
+        }
+        let (targets, losses) = (device.alloc::<i64>(rows).unwrap(), device.alloc::<f32>(rows).unwrap());
+        CrossEntropy::new().run(device, x, &targets, &losses).unwrap();
+        let dx = Rows::new(&dx, rows, columns);
+        CrossEntropy::new().backward::<T, i64, T>(device, x, &targets, &losses, dx).unwrap();
+    }
+    const COLUMNS: usize = 40_000;
+    for (name, element) in
+        [("cross-entropy", Element::F32), ("cross-entropy", Element::BF16), ("topk", Element::BF16)]
+    {
+        let operator = OPERATORS.iter().find(|operator| operator.name == name).unwrap();
+        let recorder = Recorder::new(Arch::SM_90A);
+        operator.rehearse(recorder.device(), element, COLUMNS).unwrap();
+        // Another one, which runs nothing either and may compile nothing.
+        let equipped = Recorder::new(Arch::SM_90A);
+        equipped.device().add_pack(pack(recorder.kernels()));
+        equipped.device().only_packed(true);
+        let launch = if element == Element::F32 { launch::<f32> } else { launch::<bf16> };
+        for rows in [1, 2, 5, 16, 31, 64, 100, 113, 128, 240, 250, 300, 480, 500, 528, 900, 1040, 1047, 3000]
+        {
+            launch(equipped.device(), name, (rows, COLUMNS));
+        }
+    }
 }
 
 /// What was rehearsed is what operators ask for, with any number of rows.

@@ -11,7 +11,7 @@
 //!
 //! Gradients work in place: `dx` may be exactly `x`.
 
-use tilewright_hardware::Arch;
+use tilewright_hardware::{Arch, Element};
 use tilewright_kernels::ops::{self as kernels, InParts, LONGEST};
 
 use super::cpu::{count, largest, on_cpu, per_row, rounded};
@@ -24,6 +24,27 @@ use crate::device::{Argument, Device, DeviceKind};
 /// a gradient needs the row twice, and has it in registers the second time.
 const LONGEST_OF_LOSS: u32 = LONGEST / 8;
 const LONGEST_OF_GRADIENT: u32 = LONGEST / 2;
+
+/// How the programs of a kernel take rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum By {
+    /// Whole, in tiles of so many rows and columns.
+    Rows([u32; 2]),
+    /// One at a time, all of it at once.
+    Parts(InParts),
+    /// One at a time, in steps.
+    Steps(InParts),
+}
+
+impl By {
+    /// What a program takes at a time.
+    fn shape(&self) -> [u32; 2] {
+        match self {
+            By::Rows(shape) => *shape,
+            By::Parts(row) | By::Steps(row) => [1, row.width],
+        }
+    }
+}
 
 /// Cross entropy of each row with its target.
 ///
@@ -94,14 +115,12 @@ impl CrossEntropy {
         expect_extents("losses", &losses, (rows, 1), "one for each row of `x`")?;
         operands.apart("losses", &losses)?;
         if device.kind() != DeviceKind::Cpu {
-            let whole = rows_of_block(LONGEST_OF_LOSS, x.extents());
             let (smooth, squares) = (self.smoothing != 0.0, self.z_loss != 0.0);
-            let clusters = device.arch().supports(Arch::SM_90);
-            let step = InParts::of_steps(x.extents(), T::ELEMENT.bytes(), smooth, clusters);
-            let shape = whole.unwrap_or([1, step.width]);
-            let name = if whole.is_some() { "cross_entropy" } else { "cross_entropy_long" };
-            let key = key(name, &[T::ELEMENT, I::ELEMENT], &[smooth.into(), squares.into()], shape);
-            let key = (key, whole.is_none().then_some(step));
+            let by = self.losses_by(device, T::ELEMENT, x.extents());
+            let shape = by.shape();
+            let key =
+                key("cross_entropy", &[T::ELEMENT, I::ELEMENT], &[smooth.into(), squares.into()], shape);
+            let key = (key, by);
             let programs = [programs(x.extents(), shape)[0], 1];
             let arguments: &[&dyn Argument] = &[
                 &x.tensor(),
@@ -111,9 +130,11 @@ impl CrossEntropy {
                 &self.smoothing,
                 &self.z_loss,
             ];
-            return launch(device, &key, programs, arguments, || match whole {
-                Some(shape) => kernels::cross_entropy::stage::<T, I>(smooth, squares, shape),
-                None => kernels::cross_entropy_long::stage::<T, I>(smooth, squares, step),
+            return launch(device, &key, programs, arguments, || match by {
+                By::Rows(shape) => kernels::cross_entropy::stage::<T, I>(smooth, squares, shape),
+                By::Parts(step) | By::Steps(step) => {
+                    kernels::cross_entropy_long::stage::<T, I>(smooth, squares, step)
+                }
             });
         }
         on_cpu(device, |mut host| {
@@ -145,23 +166,10 @@ impl CrossEntropy {
         expect_extents("dx", &dx, x.extents(), "as `x` has")?;
         operands.result("dx", &dx)?;
         if device.kind() != DeviceKind::Cpu {
-            let whole = rows_of_block(LONGEST_OF_GRADIENT, x.extents());
-            let length = u32::try_from(x.extents().1).unwrap_or(u32::MAX);
-            let clusters = device.arch().supports(Arch::SM_90);
-            let bytes = T::ELEMENT.bytes();
-            let parts = InParts::of(length, bytes, clusters);
-            let in_parts = clusters && parts.holds_all(bytes);
-            let (name, step) = match whole {
-                Some(_) => ("cross_entropy_backward", parts),
-                None if in_parts => ("cross_entropy_backward_in_parts", parts),
-                None => {
-                    let step = InParts::of_steps_twice(rows, length, bytes, clusters);
-                    ("cross_entropy_backward_long", step)
-                }
-            };
-            let shape = whole.unwrap_or([1, step.width]);
-            let key = key(name, &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &[], shape);
-            let key = (key, whole.is_none().then_some(step));
+            let by = self.gradient_by(device, T::ELEMENT, x.extents());
+            let shape = by.shape();
+            let key = key("cross_entropy_backward", &[T::ELEMENT, I::ELEMENT, U::ELEMENT], &[], shape);
+            let key = (key, by);
             let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
             let arguments: &[&dyn Argument] = &[
                 &x.tensor(),
@@ -172,10 +180,10 @@ impl CrossEntropy {
                 &self.smoothing,
                 &self.z_loss,
             ];
-            return launch(device, &key, programs, arguments, || match whole {
-                Some(shape) => kernels::cross_entropy_backward::stage::<T, I, U>(shape),
-                None if in_parts => kernels::cross_entropy_backward_in_parts::stage::<T, I, U>(step),
-                None => kernels::cross_entropy_backward_long::stage::<T, I, U>(step),
+            return launch(device, &key, programs, arguments, || match by {
+                By::Rows(shape) => kernels::cross_entropy_backward::stage::<T, I, U>(shape),
+                By::Parts(row) => kernels::cross_entropy_backward_in_parts::stage::<T, I, U>(row),
+                By::Steps(step) => kernels::cross_entropy_backward_long::stage::<T, I, U>(step),
             });
         }
         on_cpu(device, |mut host| {
@@ -185,6 +193,35 @@ impl CrossEntropy {
             });
             host.write_numbers(&dx, &grid)
         })
+    }
+
+    /// How kernels take rows for their losses.
+    pub(super) fn losses_by(&self, device: &Device, element: Element, extents: (usize, usize)) -> By {
+        let clusters = device.arch().supports(Arch::SM_90);
+        match rows_of_block(LONGEST_OF_LOSS, extents) {
+            Some(shape) => By::Rows(shape),
+            None => By::Steps(InParts::of_steps(extents, element.bytes(), self.smoothing != 0.0, clusters)),
+        }
+    }
+
+    /// The same for their gradient.
+    pub(super) fn gradient_by(
+        &self,
+        device: &Device,
+        element: Element,
+        (rows, columns): (usize, usize),
+    ) -> By {
+        if let Some(shape) = rows_of_block(LONGEST_OF_GRADIENT, (rows, columns)) {
+            return By::Rows(shape);
+        }
+        let (clusters, bytes) = (device.arch().supports(Arch::SM_90), element.bytes());
+        let columns = u32::try_from(columns).unwrap_or(u32::MAX);
+        let row = InParts::of(columns, bytes, clusters);
+        if clusters && row.holds_all(bytes) {
+            By::Parts(row)
+        } else {
+            By::Steps(InParts::of_steps_twice(rows, columns, bytes, clusters))
+        }
     }
 
     fn operands<'d, T: FloatItem, I: IndexItem>(

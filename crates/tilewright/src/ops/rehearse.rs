@@ -40,17 +40,19 @@ const TYPES: [Element; 3] = [Element::F32, Element::F16, Element::BF16];
 
 /// Rows of a rehearsal, at least: many, so that the kernel is that for many.
 const ROWS: usize = 64;
+/// As many rows as are looked at for how operators share long ones: with more, an H200 has enough to do whatever is shared.
+const MOST_ROWS: usize = 1056;
 /// Elements of a rehearsal, at least: with fewer, kernels take fewer rows at once.
 const ELEMENTS: usize = 1024;
 
 impl Operator {
     /// Does it on matrices with so many columns of a type, its gradient included where it has one: with a number of rows that is a multiple of
-    /// 16 and with one that is not, because code can differ. What is in the matrices is not looked at and not set; on a device of a
+    /// 16 and with an odd one, because code can differ. What is in the matrices is not looked at and not set; on a device of a
     /// [`Recorder`](crate::device::Recorder), nothing runs.
     ///
-    /// A pack made this way serves dense matrices with 1024 elements or more and the operator's plain settings, which
+    /// A pack made this way serves dense matrices with 1024 elements or more, of any number of rows, and the operator's plain settings, which
     /// [`summary`](Operator::summary) tells. For others the operator itself is called on the recorder's device; so are reductions of a few
-    /// long rows and of whole matrices, which programs share by how many rows there are.
+    /// long rows and of whole matrices, which programs share by how many rows there are, in too many ways.
     ///
     /// # Errors
     /// If there is no such type or no kernel for so many columns.
@@ -133,6 +135,27 @@ impl Stage<'_> {
         all.try_into().map_err(|_| Error::no_kernel("so many matrices", self.device))
     }
 
+    /// The same, and with other numbers of rows, for each choice that an operator makes by them. All are multiples of 16 if this one is, else odd if it is, but for a single
+    /// row, which comes last: tensors of one row have code of their own.
+    fn for_each_choice<C: PartialEq>(
+        &self,
+        choice: impl Fn(usize) -> C,
+        call: impl Fn(&Stage<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let divisor = if self.rows.is_multiple_of(16) { 16 } else { 2 };
+        let alike = |rows: &usize| rows.is_multiple_of(divisor) == self.rows.is_multiple_of(divisor);
+        let enough = |rows: &usize| rows * self.columns >= ELEMENTS;
+        let mut known = Vec::new();
+        for rows in [self.rows].into_iter().chain(2..=MOST_ROWS).filter(alike).chain([1]).filter(enough) {
+            let chosen = choice(rows);
+            if !known.contains(&chosen) {
+                known.push(chosen);
+                call(&Stage { rows, ..*self })?;
+            }
+        }
+        Ok(())
+    }
+
     /// The numbers of a head: of usual size, if the columns are heads of such.
     fn head(&self) -> usize {
         [128, 64].into_iter().find(|head| self.columns.is_multiple_of(*head)).unwrap_or(self.columns)
@@ -191,15 +214,18 @@ fn masked_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 }
 
 fn cross_entropy<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
-    let [x, dx] = on.matrices::<T, 2>()?;
-    let (targets, losses) = (on.alloc::<i64>(on.rows)?, on.alloc(on.rows)?);
-    // Few long rows are shared by clusters, the fewer the larger.
-    for times in [1, 2, 4, 8] {
-        let on = Stage { rows: times * on.rows, ..*on };
+    let (device, loss) = (on.device, CrossEntropy::new());
+    let losses_by = |rows| loss.losses_by(device, T::ELEMENT, (rows, on.columns));
+    on.for_each_choice(losses_by, |on| {
         let ([x], targets, losses) = (on.matrices::<T, 1>()?, on.alloc::<i64>(on.rows)?, on.alloc(on.rows)?);
-        CrossEntropy::new().run(on.device, &x, &targets, &losses)?;
-    }
-    if_any(CrossEntropy::new().backward(on.device, &x, &targets, &losses, &dx))
+        loss.run(device, &x, &targets, &losses)
+    })?;
+    let gradient_by = |rows| loss.gradient_by(device, T::ELEMENT, (rows, on.columns));
+    on.for_each_choice(gradient_by, |on| {
+        let ([x, dx], targets, losses) =
+            (on.matrices::<T, 2>()?, on.alloc::<i64>(on.rows)?, on.alloc(on.rows)?);
+        loss.backward(device, &x, &targets, &losses, &dx)
+    })
 }
 
 fn rms_norm<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
@@ -264,10 +290,17 @@ fn arg_max<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 }
 
 fn top_k<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
-    let [x] = on.matrices::<T, 1>()?;
     for k in [8, 64].map(|k| on.columns.min(k)) {
-        let (values, places) = (on.alloc(on.rows * k)?, on.alloc(on.rows * k)?);
-        TopK::new(k).run(on.device, &x, Rows::new(&values, on.rows, k), Rows::new(&places, on.rows, k))?;
+        let top = TopK::new(k);
+        on.for_each_choice(
+            |rows| top.by(on.device, (rows, on.columns)),
+            |on| {
+                let [x] = on.matrices::<T, 1>()?;
+                let (values, places) = (on.alloc(on.rows * k)?, on.alloc(on.rows * k)?);
+                let (values, places) = (Rows::new(&values, on.rows, k), Rows::new(&places, on.rows, k));
+                top.run(on.device, &x, values, places)
+            },
+        )?;
     }
     Ok(())
 }

@@ -16,6 +16,9 @@ use super::rows::{Operands, expect_extents};
 use super::{Error, FloatItem, Rows};
 use crate::device::{Argument, Device, DeviceKind};
 
+/// The kernel of the first round of a tournament.
+const TOURNAMENT: &str = "top_k_of_parts";
+
 /// Numbers that are sorted at once although fewer may be wanted.
 const SORTED_AT_ONCE: u32 = 512;
 
@@ -99,21 +102,14 @@ impl TopK {
         values: &Rows<'_, T>,
         indices: &Rows<'_, u32>,
     ) -> Result<(), Error> {
-        // k fits: it is no more than the columns.
-        let (k, smallest) = (u32::try_from(self.k).unwrap_or(u32::MAX), self.smallest);
+        let (k, smallest) = (self.k(), self.smallest);
         if k == 0 {
             return Ok(());
         }
-        // Ranks are twice as wide as numbers, and each is looked at again and again.
-        let (whole, rows) = rows_or_steps(device, x.extents(), 8);
-        let (name, shape) = match (whole, k <= FEW, rows[1] <= sorted_at_once(k)) {
-            (true, true, _) => ("top_k", rows),
-            (true, false, true) => ("top_k_sorted", rows),
-            _ => match part_width(x.extents(), k) {
-                Some(width) => return self.hold_tournament(device, (k, width), x, values, indices),
-                None => ("top_k_long", [1, STEP]),
-            },
-        };
+        let (name, shape) = self.by(device, x.extents());
+        if name == TOURNAMENT {
+            return self.hold_tournament(device, (k, shape[1]), x, values, indices);
+        }
         let key = key(name, &[T::ELEMENT], &[k, smallest.into()], shape);
         let programs = [programs(x.extents(), shape)[0], 1];
         let arguments: &[&dyn Argument] = &[&x.tensor(), &values.tensor(), &indices.tensor()];
@@ -122,6 +118,26 @@ impl TopK {
             "top_k_sorted" => kernels::top_k_sorted::stage::<T>(k, smallest, shape),
             _ => kernels::top_k_long::stage::<T>(k, smallest, STEP),
         })
+    }
+
+    /// It fits: it is no more than the columns.
+    fn k(&self) -> u32 {
+        u32::try_from(self.k).unwrap_or(u32::MAX)
+    }
+
+    /// Which kernel is first, and what a program of it takes.
+    pub(super) fn by(&self, device: &Device, extents: (usize, usize)) -> (&'static str, [u32; 2]) {
+        let k = self.k();
+        // Ranks are twice as wide as numbers, and each is looked at again and again.
+        let (whole, rows) = rows_or_steps(device, extents, 8);
+        match (whole, k <= FEW, rows[1] <= sorted_at_once(k)) {
+            (true, true, _) => ("top_k", rows),
+            (true, false, true) => ("top_k_sorted", rows),
+            _ => match part_width(extents, k) {
+                Some(width) => (TOURNAMENT, [1, width]),
+                None => ("top_k_long", [1, STEP]),
+            },
+        }
     }
 
     /// Rounds that each leave `k` of every part of a row, until those left are few enough to be sorted.
@@ -137,7 +153,7 @@ impl TopK {
         let (smallest, bits) = (self.smallest, order_bits(T::ELEMENT));
         let mut left = after_round(columns, k, width);
         let mut ranks = device.temporary::<u64>(rows * left)?;
-        let first = key("top_k_of_parts", &[T::ELEMENT], &[k, smallest.into()], [1, width]);
+        let first = key(TOURNAMENT, &[T::ELEMENT], &[k, smallest.into()], [1, width]);
         let found = Rows::new(&ranks, rows, left);
         launch(device, &first, programs_of(rows * left, k), &[&x.tensor(), &found.tensor()], || {
             kernels::top_k_of_parts::stage::<T>(k, smallest, width)
