@@ -135,8 +135,8 @@ impl Stage<'_> {
         all.try_into().map_err(|_| Error::no_kernel("so many matrices", self.device))
     }
 
-    /// The same, and with other numbers of rows, for each choice that an operator makes by them. All are multiples of 16 if this one is, else odd if it is, but for a single
-    /// row, which comes last: tensors of one row have code of their own.
+    /// The same, and with other numbers of rows, for each choice that an operator makes by them. All are multiples of 16 if this one is,
+    /// else odd if it is, but for a single row, which comes last: tensors of one row have code of their own.
     fn for_each_choice<C: PartialEq>(
         &self,
         choice: impl Fn(usize) -> C,
