@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char};
 
 use cudarc::driver::sys::CUresult;
 use serde::Serialize;
@@ -197,13 +197,6 @@ pub unsafe extern "C" fn fake_cuda_fail(name: *const c_char, nth: u64, code: u32
     if let Ok(name) = unsafe { text(name) } {
         Driver::lock().record.fail(name, nth, error(code));
     }
-}
-
-/// Whether work waits for a synchronisation (1) or runs when it is given (0).
-#[unsafe(no_mangle)]
-#[allow(unreachable_pub, reason = "reached by its symbol")]
-pub extern "C" fn fake_cuda_set_lazy(lazy: c_int) {
-    Driver::lock().config.lazy = lazy != 0;
 }
 
 /// Forgets calls, launches, faults and failures to come. Objects and sticky errors stay.

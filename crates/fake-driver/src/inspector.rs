@@ -1,7 +1,7 @@
 //! The test's side of [`inspect`](crate::inspect): asks the library that cudarc has loaded.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char};
 
 use cudarc::driver::sys;
 use serde::Deserialize;
@@ -113,14 +113,6 @@ impl Inspector {
         if let (Some(function), Ok(name)) = (function, CString::new(name)) {
             // SAFETY: the name is a C string.
             unsafe { function(name.as_ptr(), nth, code) };
-        }
-    }
-
-    /// Whether work waits for a synchronisation, as it does from the start, or runs when it is given.
-    pub fn set_lazy(self, lazy: bool) {
-        if let Some(function) = self.function::<unsafe extern "C" fn(c_int)>("fake_cuda_set_lazy") {
-            // SAFETY: takes a number.
-            unsafe { function(c_int::from(lazy)) };
         }
     }
 

@@ -360,12 +360,6 @@ impl Func {
         self.ops.len()
     }
 
-    /// Number of regions ever made.
-    #[must_use]
-    pub fn region_count(&self) -> usize {
-        self.regions.len()
-    }
-
     /// All live ops, each before the ops in its regions.
     #[must_use]
     pub fn walk(&self) -> Vec<Op> {
@@ -421,13 +415,6 @@ impl Uses {
     #[must_use]
     pub fn count(&self, value: Value) -> u32 {
         self.0.get(value.index()).copied().unwrap_or(0)
-    }
-
-    /// Records that one use is gone, and returns how many are left.
-    pub fn drop_one(&mut self, value: Value) -> u32 {
-        let count = &mut self.0[value.index()];
-        *count = count.saturating_sub(1);
-        *count
     }
 }
 

@@ -3,6 +3,8 @@
 //! A problem names no memory and holds no numbers that vary from call to call: those are operands of a run. Two problems that are
 //! equal can share everything that was prepared for one of them.
 
+use std::fmt;
+
 use tilewright_hardware::Element;
 
 use super::epilogue::Epilogue;
@@ -45,6 +47,15 @@ impl Storage {
             Storage::RowMajor => Storage::ColumnMajor,
             Storage::ColumnMajor => Storage::RowMajor,
         }
+    }
+}
+
+impl fmt::Display for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Storage::RowMajor => "row-major",
+            Storage::ColumnMajor => "column-major",
+        })
     }
 }
 
@@ -412,7 +423,7 @@ impl Problem {
                 Storage::RowMajor => columns,
                 Storage::ColumnMajor => rows,
             };
-            let matrix = || format!("matrix {name} ({rows} x {columns}, {:?})", placement.storage);
+            let matrix = || format!("matrix {name} ({rows} x {columns}, {})", placement.storage);
             if placement.leading < u64::from(contiguous.max(1)) {
                 return Err(GemmError::Matrix {
                     matrix: matrix(),

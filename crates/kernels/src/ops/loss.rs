@@ -31,6 +31,18 @@ fn known(x: Tile<f32>, target: Tile<i64>, columns: Val<u32>, ignore: Val<i64>) -
     select(target == ignore, 0.0f32, select(known, x, f32::NAN))
 }
 
+/// Whether the target of a row is one of its columns.
+#[device]
+fn is_column(target: Val<i64>, columns: Val<u32>) -> Val<bool> {
+    (target >= 0i64) & (target < columns.cast::<i64>())
+}
+
+/// By how much the square of `lse` makes the loss steeper.
+#[device]
+fn steepness(lse: Tile<f32>, z_loss: Val<f32>) -> Tile<f32> {
+    lse * (z_loss * 2.0f32) + 1.0f32
+}
+
 /// The loss of rows from the largest number, the logarithm of the sum of exponentials relative to it, by how much the number of the target is
 /// smaller, and by how much all are together; smoothing and the squares of `lse` only if they are wanted. Sums of terms that are not negative
 /// keep their digits, and are +inf rather than NaN where one is.
@@ -95,7 +107,7 @@ pub fn cross_entropy_long<T: Padded, I: AxisNumber>(
 ) {
     let (i, columns, shape) = (program_id(0), x.extent(1), [1, step.width]);
     let target = targets.load_scalar_unchecked((i, 0)).cast::<i64>();
-    let is_column = (target >= 0i64) & (target < columns.cast::<i64>());
+    let is_column = is_column(target, columns);
     let chosen = x.load_scalar((i, select(is_column, target, 0i64).cast::<u32>())).cast::<f32>();
     let numbers = |start, behind| x.shift((0, behind)).tile(shape).at((i, start)).load_or(T::LOWEST);
     let Known { most, sum, below } = known_of(numbers, columns, (step.width, step.parts), smooth);
@@ -140,7 +152,7 @@ fn slope(
     columns: Val<u32>,
     [smoothing, z_loss]: [Val<f32>; 2],
 ) -> Tile<f32> {
-    let weight = (most + sum.log()) * (z_loss * 2.0f32) + 1.0f32;
+    let weight = steepness(most + sum.log(), z_loss);
     let hit = select(hit, -smoothing + 1.0f32, 0.0f32);
     e / sum * weight - hit - smoothing / columns.cast::<f32>()
 }
@@ -160,7 +172,7 @@ pub fn cross_entropy_backward_in_parts<T: Padded, I: AxisNumber, U: Float>(
     let (i, columns, shape) = (program_id(0), x.extent(1), [1, row.width]);
     ask_ahead(x, i, [1, row.parts * row.width]);
     let target = targets.load_scalar_unchecked((i, 0)).cast::<i64>();
-    let is_column = (target >= 0i64) & (target < columns.cast::<i64>());
+    let is_column = is_column(target, columns);
     let (x, dx) = (x.tile(shape), dx.tile(shape));
     if is_column & (target != ignore) {
         let target = target.cast::<u32>();
@@ -181,7 +193,7 @@ pub fn cross_entropy_backward_in_parts<T: Padded, I: AxisNumber, U: Float>(
         }
         let sum = sum.sum(1);
         let (log, inverse, given) = (sum.log(), sum.recip(), dlosses.load_scalar_unchecked((i, 0)));
-        let weight = (most + log) * (z_loss * 2.0f32) + 1.0f32;
+        let weight = steepness(most + log, z_loss);
         let share = smoothing / columns.cast::<f32>();
         for (part, (x, e)) in (0..row.parts).zip(numbers.into_iter().zip(exponentials)) {
             let mut slope = if quick {
@@ -223,14 +235,14 @@ pub fn cross_entropy_backward_long<T: Padded, I: AxisNumber, U: Float>(
     let (i, columns, shape) = (program_id(0), x.extent(1), [1, step.width]);
     let stride = TIMES * step.parts * step.width;
     let target = targets.load_scalar_unchecked((i, 0)).cast::<i64>();
-    let is_column = (target >= 0i64) & (target < columns.cast::<i64>());
+    let is_column = is_column(target, columns);
     // The last step ends with the row, and most rows have no other.
     let before_last = (columns.max(1) - 1) / stride;
     if is_column & (target != ignore) {
         let target = target.cast::<u32>();
         let numbers = |start, behind| x.shift((0, behind)).tile(shape).at((i, start)).load_or(T::LOWEST);
         let Known { most, sum, .. } = known_of(numbers, columns, (step.width, step.parts), false);
-        let weight = ((most + sum.log()) * (z_loss * 2.0f32) + 1.0f32) / sum;
+        let weight = steepness(most + sum.log(), z_loss) / sum;
         let share = smoothing / columns.cast::<f32>();
         // Not earlier: it would take a register all the way.
         let given = dlosses.load_scalar_unchecked((i, 0));

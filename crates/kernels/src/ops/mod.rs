@@ -1,7 +1,7 @@
 //! Kernels of memory-bound operators, at the tile level: each reads like the definition of what it computes.
 //!
 //! A program takes some whole rows: a tile of `shape`, rows x columns, at least as wide as a row, where rows beyond the matrix and
-//! columns beyond the row are padded when loaded and dropped when stored. Rows of which only some is needed are taken in parts
+//! columns beyond the row are padded when loaded and dropped when stored. Rows of which only the first columns are needed are taken in parts
 //! ([`InParts`]). Rows that no program can hold ([`LONGEST`]) have kernels of
 //! their own, `_long`, which go through a row in steps. Numbers are f32 between loads and stores.
 //!

@@ -67,6 +67,15 @@ fn some<W: Float>(place: Place<W, 2>, there: bool) -> Option<Tile<f32>> {
     there.then(|| place.load().cast::<f32>())
 }
 
+/// Weights and biases, those that there are.
+#[device]
+fn given<W: Float>(
+    views: [(View<W, 2>, bool); 2],
+    place: impl Fn(View<W, 2>) -> Place<W, 2>,
+) -> [Option<Tile<f32>>; 2] {
+    views.map(|(view, there)| some(place(view), there))
+}
+
 /// Numbers times weights, if there are any, to which an offset is added.
 #[device]
 fn times<W: Float>(x: Tile<f32>, weight: Place<W, 2>, offset: Val<f32>, weighted: bool) -> Tile<f32> {
@@ -108,7 +117,7 @@ fn inverse_in_steps(
         let x = numbers(step);
         x * x
     };
-    (mean_in_steps(square, columns, width) + epsilon).rsqrt()
+    inverse_of(mean_in_steps(square, columns, width), epsilon)
 }
 
 /// `y = x * rsqrt(mean(x^2) + epsilon) * (weight + offset)`; without weights if `weighted` is false.
@@ -198,8 +207,8 @@ pub fn layer_norm<T: Float, W: Float, U: Float>(
     let numbers = numbers(x.tile(shape).block((i, 0)), columns);
     let distance = distances(numbers, mean(numbers.0, columns));
     let normal = distance * inverse(distance * distance, columns, epsilon);
-    let [weight, bias] = [(weight, weighted), (bias, biased)]
-        .map(|(view, there)| some(view.tile([1, shape[1]]).at((0, 0)), there));
+    let [weight, bias] =
+        given([(weight, weighted), (bias, biased)], |view| view.tile([1, shape[1]]).at((0, 0)));
     let result = affine::<U>(normal, weight, bias);
     y.tile(shape).block((i, 0)).store(result.cast());
 }
@@ -315,8 +324,8 @@ pub fn layer_norm_long<T: Float, W: Float, U: Float>(
     let distance = |step: Val<u32>| distances(numbers(step), mean);
     let inverse = inverse_in_steps(distance, columns, epsilon, width);
     for step in 0..columns.div_ceil(width) {
-        let [weight, bias] = [(weight, weighted), (bias, biased)]
-            .map(|(view, there)| some(view.tile(shape).block((0, step)), there));
+        let [weight, bias] =
+            given([(weight, weighted), (bias, biased)], |view| view.tile(shape).block((0, step)));
         let result = affine::<U>(distance(step) * inverse, weight, bias);
         y.tile(shape).block((row, step)).store(result.cast());
     }
@@ -341,8 +350,8 @@ pub fn layer_norm_adding<T: Float, W: Float, U: Float>(
     sum.tile(shape).block((i, 0)).store(added.cast());
     let distance = distances((added, inside), mean(added, columns));
     let normal = distance * inverse(distance * distance, columns, epsilon);
-    let [weight, bias] = [(weight, weighted), (bias, biased)]
-        .map(|(view, there)| some(view.tile([1, shape[1]]).at((0, 0)), there));
+    let [weight, bias] =
+        given([(weight, weighted), (bias, biased)], |view| view.tile([1, shape[1]]).at((0, 0)));
     y.tile(shape).block((i, 0)).store(affine::<U>(normal, weight, bias).cast());
 }
 
@@ -369,8 +378,8 @@ pub fn layer_norm_adding_long<T: Float, W: Float, U: Float>(
     for step in 0..columns.div_ceil(width) {
         let numbers = numbers(step);
         sum.tile(shape).block((row, step)).store(numbers.0.cast());
-        let [weight, bias] = [(weight, weighted), (bias, biased)]
-            .map(|(view, there)| some(view.tile(shape).block((0, step)), there));
+        let [weight, bias] =
+            given([(weight, weighted), (bias, biased)], |view| view.tile(shape).block((0, step)));
         let result = affine::<U>(distances(numbers, mean) * inverse, weight, bias);
         y.tile(shape).block((row, step)).store(result.cast());
     }

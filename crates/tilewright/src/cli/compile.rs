@@ -163,8 +163,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
 /// The kernel of that name, and the chip to compile it for.
 pub(super) fn choose(name: &str, arch: Option<Arch>) -> Result<(&'static Entry, Arch), Failure> {
     let Some(entry) = find(name) else {
-        let known: Vec<String> = named().map(|(name, _)| name).collect();
-        return Err(Failure::input(format!("no kernel is named `{name}`; there are {}", known.join(", "))));
+        return Err(Failure::input(unknown(name)));
     };
     let arch = arch.unwrap_or(entry.needs);
     if !arch.supports(entry.needs) {
@@ -174,6 +173,16 @@ pub(super) fn choose(name: &str, arch: Option<Arch>) -> Result<(&'static Entry, 
         )));
     }
     Ok((entry, arch))
+}
+
+/// What to say to whoever names a kernel that there is none of.
+fn unknown(name: &str) -> String {
+    let plain = name.rsplit('/').next().unwrap_or(name);
+    let alike =
+        |known: &String| !plain.is_empty() && (known.contains(plain) || name.contains(known.as_str()));
+    let alike: Vec<String> = named().map(|(known, _)| known).filter(alike).collect();
+    let hint = if alike.is_empty() { String::new() } else { format!(" there are {}, and", alike.join(", ")) };
+    format!("no kernel is named `{name}`;{hint} `tilewright compile --list` lists all")
 }
 
 /// A kernel of the registry, staged. One that fails is our fault, not the user's.

@@ -34,7 +34,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Describe the machine and run everything that exists, checked (the default)
+    /// Describe the machine, multiply matrices on its best device, check and time them, and run a kernel of each layer (the default)
     Demo(demo::Options),
     /// Say what this machine has: driver, GPUs, assembler, cache; and what to do about what is missing
     Doctor(doctor::Options),
@@ -102,8 +102,7 @@ impl From<serde_json::Error> for Failure {
 /// Runs the program with these arguments, the first being its name.
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let first = arguments.get(1).cloned().unwrap_or_default();
-    let is_sim = first == "sim";
+    let first = arguments.get(1).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let outcome = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => dispatch(arguments.command.unwrap_or(Command::Demo(demo::Options::default()))),
         // Help and version are not errors.
@@ -113,11 +112,13 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             write!(out, "{shown}").map_err(Failure::from)
         }
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Err(Failure::Input(missing_command(&first.to_string_lossy())))
+            Err(Failure::Input(missing_command(&first)))
         }
-        // Exit code 2 of `sim` is kept for findings.
-        Err(error) if is_sim => Err(Failure::Machine(one_line(&error.to_string(), "tilewright sim --help"))),
-        Err(error) => Err(Failure::Input(one_line(&error.to_string(), "tilewright --help"))),
+        Err(error) => {
+            let message = one_line(&error.to_string(), &help_of(&first));
+            // Exit code 2 of `sim` is kept for findings.
+            Err(if first == "sim" { Failure::Machine(message) } else { Failure::Input(message) })
+        }
     };
     let (code, message) = match outcome {
         Ok(()) | Err(Failure::Closed) => return ExitCode::SUCCESS,
@@ -150,6 +151,14 @@ fn missing_command(name: &str) -> String {
     let inner = all.find_subcommand(name).unwrap_or(&all).get_subcommands();
     let names: Vec<&str> = inner.map(clap::Command::get_name).filter(|name| *name != "help").collect();
     format!("`{name}` takes a command, and none was given; expected one of {}", names.join(", "))
+}
+
+/// Where the options stand of what the user meant to call.
+fn help_of(command: &str) -> String {
+    match Arguments::command().find_subcommand(command) {
+        Some(command) => format!("tilewright {} --help", command.get_name()),
+        None => "tilewright --help".to_owned(),
+    }
 }
 
 /// The first paragraph of a message as one line, without the word `error:`.

@@ -64,7 +64,7 @@ impl FromStr for Shape {
     fn from_str(text: &str) -> Result<Shape, String> {
         let wrong = || {
             format!(
-                "found `{text}`, expected extents below 2^31 such as 4096x4096x1024, 512x512x64*8 or 100x100x100+1"
+                "found `{text}`, expected MxNxK with extents below 2^31, such as 4096x4096x1024, 512x512x64*8 or 100x100x100+1"
             )
         };
         let (rest, pad) = text.trim().split_once('+').map_or((text.trim(), "0"), |parts| parts);

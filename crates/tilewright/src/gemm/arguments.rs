@@ -2,7 +2,7 @@
 
 use tilewright_hardware::Element;
 use tilewright_kernels::gemm::epilogue::{Access, Shape};
-use tilewright_kernels::gemm::{Batching, Footprint, Placement, Problem, Storage, Types};
+use tilewright_kernels::gemm::{Batching, Footprint, Placement, Problem, Types};
 
 use super::builder::WIDEST;
 use super::{Error, Workspace};
@@ -156,11 +156,7 @@ impl Matrix<'_> {
     }
 
     fn describe(&self, batch: u32) -> String {
-        let storage = match self.placement.storage {
-            Storage::RowMajor => "row-major",
-            Storage::ColumnMajor => "column-major",
-        };
-        let leading = self.placement.leading;
+        let Placement { storage, leading, .. } = *self.placement;
         let one = format!("{} x {}, {storage}, leading dimension {leading}", self.rows, self.columns);
         if batch > 1 { format!("{batch} times {one}, {} apart", self.placement.batch_stride) } else { one }
     }

@@ -286,9 +286,9 @@ const LISTED: usize = 5;
 impl Kernels {
     fn explain(&self, text: &mut String, problem: &Problem) -> std::fmt::Result {
         writeln!(text, "algorithm: {}", self.chosen.algorithm)?;
-        for launch in &self.recipe.launches {
+        for (number, launch) in (1..).zip(&self.recipe.launches) {
             let [x, y, z] = launch.grid;
-            writeln!(text, "launch: {} on {x} x {y} x {z} blocks", launch.kernel.key)?;
+            writeln!(text, "launch {number}: {x} x {y} x {z} blocks")?;
         }
         if self.recipe.workspace > 0 {
             writeln!(text, "scratch memory: {} bytes", self.recipe.workspace)?;

@@ -99,6 +99,21 @@ impl Host<'_> {
         Ok(Grid { values: each(&values, T::to_f32), columns })
     }
 
+    /// The same; where there are a residual and a place for the sum, the residual is added and the sum written there.
+    pub(super) fn numbers_adding<T: NumberItem>(
+        &mut self,
+        x: &Rows<'_, T>,
+        residual: Option<&(Rows<'_, T>, Rows<'_, T>)>,
+    ) -> Result<Grid<f32>, Error> {
+        let mut grid = self.numbers(x)?;
+        if let Some((residual, sum)) = residual {
+            let added = self.numbers(residual)?;
+            grid.values.iter_mut().zip(&added.values).for_each(|(x, r)| *x += r);
+            self.write_numbers(sum, &grid)?;
+        }
+        Ok(grid)
+    }
+
     /// Puts elements where they belong; what lies between them stays as it is.
     pub(super) fn write<T: Item>(&mut self, rows: &Rows<'_, T>, grid: &Grid<T>) -> Result<(), Error> {
         if rows.is_empty() {

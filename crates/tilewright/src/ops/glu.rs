@@ -24,7 +24,7 @@ use crate::device::{Argument, Device, DeviceKind};
 /// let x = device.upload(&[0.0f32, 1.0, 2.0, 3.0])?; // 1 x (2 + 2)
 /// let y = device.alloc::<f32>(2)?;
 /// let both = Rows::new(&x, 1, 4);
-/// Glu::swi().run(&device, both.columns(0..2), both.columns(2..4), &y)?;
+/// Glu::swiglu().run(&device, both.columns(0..2), both.columns(2..4), &y)?;
 /// assert_eq!(y.to_vec()?, [0.0, 3.0 / (1.0 + (-1f32).exp())]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -36,19 +36,19 @@ pub struct Glu {
 impl Glu {
     /// SwiGLU: the activation is `x * sigmoid(x)`.
     #[must_use]
-    pub fn swi() -> Glu {
+    pub fn swiglu() -> Glu {
         Glu { activation: Activation::Silu }
     }
 
     /// GeGLU: the activation is `x/2 * (1 + erf(x / sqrt(2)))`.
     #[must_use]
-    pub fn ge() -> Glu {
+    pub fn geglu() -> Glu {
         Glu { activation: Activation::Gelu }
     }
 
     /// GeGLU with the approximation of the activation by `tanh`.
     #[must_use]
-    pub fn ge_tanh() -> Glu {
+    pub fn geglu_tanh() -> Glu {
         Glu { activation: Activation::GeluTanh }
     }
 

@@ -232,14 +232,9 @@ impl<W: FloatItem, S> LayerNorm<'_, W, S> {
             };
         }
         on_cpu(device, |mut host| {
-            let mut grid = host.numbers(&x)?;
             let weight = norm.weight.map(|w| host.numbers(&w)).transpose()?;
             let bias = norm.bias.map(|b| host.numbers(&b)).transpose()?;
-            if let Some((residual, sum)) = &residual {
-                let added = host.numbers(residual)?;
-                grid.values.iter_mut().zip(&added.values).for_each(|(x, r)| *x += r);
-                host.write_numbers(sum, &grid)?;
-            }
+            let mut grid = host.numbers_adding(&x, residual.as_ref())?;
             grid.each_row(|_, row| {
                 let (mean, inverse) = norm.moments(row);
                 for (j, x) in row.iter_mut().enumerate() {

@@ -270,11 +270,11 @@ fn glu<T: FloatItem>(on: &Stage<'_>, glu: &Glu) -> Result<(), Error> {
 }
 
 fn swiglu<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
-    glu::<T>(on, &Glu::swi())
+    glu::<T>(on, &Glu::swiglu())
 }
 
 fn geglu<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
-    glu::<T>(on, &Glu::ge())
+    glu::<T>(on, &Glu::geglu())
 }
 
 fn reduce<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {

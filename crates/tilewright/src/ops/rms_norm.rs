@@ -255,13 +255,8 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
     ) -> Result<(), Error> {
         let (_, columns) = x.extents();
         on_cpu(device, |mut host| {
-            let mut grid = host.numbers(&x)?;
             let factors = self.factors(self.weight.map(|w| host.numbers(&w)).transpose()?, columns);
-            if let Some((residual, sum)) = &residual {
-                let added = host.numbers(residual)?;
-                grid.values.iter_mut().zip(&added.values).for_each(|(x, r)| *x += r);
-                host.write_numbers(sum, &grid)?;
-            }
+            let mut grid = host.numbers_adding(&x, residual.as_ref())?;
             grid.each_row(|_, row| {
                 let inverse = self.inverse(row);
                 for (x, w) in row.iter_mut().zip(&factors) {
@@ -298,10 +293,10 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
         let (whole, shape) = rows_or_steps(device, x.extents(), 1);
         let programs = [programs(x.extents(), shape)[0], u32::from(!x.is_empty())];
         let (from, weight, to) = (x.tensor(), weight.tensor(), y.tensor());
-        let settings = [weighted.into(), whole.into()];
         match residual {
             Some((residual, sum)) => {
-                let key = key("rms_norm_adding", &elements, &settings, shape);
+                let name = if whole { "rms_norm_adding" } else { "rms_norm_adding_long" };
+                let key = key(name, &elements, &[weighted.into()], shape);
                 let (residual, sum) = (residual.tensor(), sum.tensor());
                 let arguments: &[&dyn Argument] =
                     &[&from, &residual, &weight, &sum, &to, &self.epsilon, &self.offset];
@@ -311,7 +306,8 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
                 })
             }
             None => {
-                let key = key("rms_norm", &elements, &settings, shape);
+                let name = if whole { "rms_norm" } else { "rms_norm_long" };
+                let key = key(name, &elements, &[weighted.into()], shape);
                 let arguments: &[&dyn Argument] = &[&from, &weight, &to, &self.epsilon, &self.offset];
                 launch(device, &key, programs, arguments, || match whole {
                     true => kernels::rms_norm::stage::<T, V, U>(weighted, shape),

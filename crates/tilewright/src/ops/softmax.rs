@@ -30,14 +30,14 @@ use crate::device::{Argument, Device, DeviceKind};
 /// let device = Device::cpu();
 /// let x = device.upload(&[0.0f32, 0.0, 1.0, 3.0])?; // 2 x 2
 /// let y = device.alloc::<f32>(4)?;
-/// let (x, y) = (Rows::new(&x, 2, 2), Rows::new(&y, 2, 2));
-/// Softmax::new().run(&device, x, y)?;
+/// let (scores, weights) = (Rows::new(&x, 2, 2), Rows::new(&y, 2, 2));
+/// Softmax::new().run(&device, scores, weights)?;
+/// assert_eq!(y.to_vec()?[..2], [0.5, 0.5]);
 /// // The first query sees the first key only.
-/// Softmax::new().causal(2).run(&device, x, x)?;
-/// # let buffer = device.alloc::<f32>(4)?;
-/// # Softmax::new().run(&device, x, Rows::new(&buffer, 2, 2))?;
+/// Softmax::new().causal(2).run(&device, scores, weights)?;
+/// assert_eq!(y.to_vec()?[..2], [1.0, 0.0]);
 ///
-/// let error = Softmax::new().run(&device, x, y.columns(0..1)).unwrap_err();
+/// let error = Softmax::new().run(&device, scores, weights.columns(0..1)).unwrap_err();
 /// assert_eq!(error.to_string(), "`y`: found 2 x 1, expected 2 x 2, as `x` has; give a view of that shape");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -14,7 +14,7 @@ fn mistakes_in_the_description_are_explained() {
     );
     assert_eq!(
         plan(gemm().leading_a(7)),
-        "matrix A (4 x 8, RowMajor): the leading dimension is 7, expected at least 8"
+        "matrix A (4 x 8, row-major): the leading dimension is 7, expected at least 8"
     );
     assert_eq!(
         plan(gemm().batch(2).stride_d(23)),

@@ -119,7 +119,7 @@ fn all_operators<T: Sample>() {
     agrees::<T, T>("LayerNorm", 1e-5, same, |d, x, w, y| {
         LayerNorm::new(1e-5).affine(w.rows(0..1), w.rows(w.extents().0 - 1..w.extents().0)).run(d, x, y)
     });
-    for glu in [Glu::swi(), Glu::ge(), Glu::ge_tanh()] {
+    for glu in [Glu::swiglu(), Glu::geglu(), Glu::geglu_tanh()] {
         agrees::<T, T>("a gated linear unit", 1e-5, same, |d, gate, up, y| glu.run(d, gate, up, y));
     }
     for &reduce in Reduce::ALL {
@@ -697,8 +697,8 @@ fn in_place<T: Sample>() {
     type Run<T> = fn(&Device, Rows<'_, T>, Rows<'_, T>, Rows<'_, T>) -> Result<(), Error>;
     let all: [(&str, Run<T>); 6] = [
         ("a conversion", |d, x, _, y| convert(d, x, y)),
-        ("SwiGLU", |d, gate, up, y| Glu::swi().run(d, gate, up, y)),
-        ("GeGLU", |d, gate, up, y| Glu::ge().run(d, gate, up, y)),
+        ("SwiGLU", |d, gate, up, y| Glu::swiglu().run(d, gate, up, y)),
+        ("GeGLU", |d, gate, up, y| Glu::geglu().run(d, gate, up, y)),
         ("dropout", |d, x, _, y| Dropout::new(0.4, 7).run(d, x, y)),
         ("a function", |d, x, _, y| Elementwise::new(Unary::Silu).run(d, &[x], y)),
         ("a function of two", |d, a, b, y| Elementwise::new(Binary::Mul).run(d, &[a, b], y)),
@@ -726,7 +726,7 @@ fn in_place<T: Sample>() {
             }
             // Gradients in the place of two of the inputs.
             let [gate, up, dy, dgate, dup] = [1, 2, 3, 4, 5].map(matrix);
-            let glu = Glu::ge_tanh();
+            let glu = Glu::geglu_tanh();
             glu.backward(&device, gate.view(), up.view(), dy.view(), dgate.view(), dup.view()).unwrap();
             glu.backward(&device, gate.view(), up.view(), dy.view(), up.view(), gate.view()).unwrap();
             let same = |a: &Matrix<T>, b: &Matrix<T>| {

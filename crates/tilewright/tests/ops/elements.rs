@@ -107,7 +107,7 @@ fn gates<T: Sample>() {
         let (gate, g) = input::<T>(&device, extents, lies, &normals(1, rows * columns, 2.0));
         let (up, u) = input::<T>(&device, extents, other, &normals(2, rows * columns, 2.0));
         let (dy, d) = input::<T>(&device, extents, lies, &normals(3, rows * columns, 1.0));
-        for (kind, glu) in [Glu::swi(), Glu::ge(), Glu::ge_tanh()].into_iter().enumerate() {
+        for (kind, glu) in [Glu::swiglu(), Glu::geglu(), Glu::geglu_tanh()].into_iter().enumerate() {
             let y = output::<T>(&device, extents, other);
             glu.run(&device, gate.view(), up.view(), y.view()).unwrap();
             // The reference's own error function cancels where its result is small.
@@ -357,7 +357,7 @@ fn special_numbers() {
     // Gates far out are what they tend to.
     let gate = [f32::NEG_INFINITY, f32::INFINITY, f32::NAN, -1e30, 1e30];
     let ones = device.upload(&[1.0f32; 5]).unwrap();
-    for glu in [Glu::swi(), Glu::ge(), Glu::ge_tanh()] {
+    for glu in [Glu::swiglu(), Glu::geglu(), Glu::geglu_tanh()] {
         let found = run(&gate, &|x| glu.run(&device, x, &ones, x).unwrap());
         assert_eq!((found[0], found[1], found[3], found[4]), (0.0, f32::INFINITY, 0.0, 1e30), "{glu:?}");
         assert!(found[2].is_nan());
@@ -392,7 +392,7 @@ fn nothing_is_done_to_nothing() {
     let nothing = device.alloc::<f32>(0).unwrap();
     for (rows, columns) in [(0, 0), (0, 8), (8, 0)] {
         let x = Rows::new(&nothing, rows, columns);
-        Glu::swi().run(&device, x, x, x).unwrap();
+        Glu::swiglu().run(&device, x, x, x).unwrap();
         Dropout::new(0.5, 0).run(&device, x, x).unwrap();
         Elementwise::new(Unary::Exp).run(&device, &[x], x).unwrap();
         transpose(&device, x, x.transposed()).unwrap();
@@ -415,7 +415,7 @@ fn slopes_of_gates_far_out() {
     for device in [Device::cpu(), Device::simulator()] {
         let gate = device.upload(&[-far, far, f32::NAN, -1e30, 1e30, f32::MAX, -12.0, -8.0, -6.0]).unwrap();
         let ones = device.upload(&[1.0f32; 9]).unwrap();
-        for (glu, exact) in [Glu::swi(), Glu::ge(), Glu::ge_tanh()].into_iter().zip(exact) {
+        for (glu, exact) in [Glu::swiglu(), Glu::geglu(), Glu::geglu_tanh()].into_iter().zip(exact) {
             let (dgate, dup) = (device.alloc::<f32>(9).unwrap(), device.alloc::<f32>(9).unwrap());
             glu.backward(&device, &gate, &ones, &ones, &dgate, &dup).unwrap();
             let found = dgate.to_vec().unwrap();
@@ -439,7 +439,7 @@ fn gates_of_all_halves() {
         let count = values.len();
         // A number times a distribution that is not a normal number.
         let nothing = 128.0 * f64::from(f32::MIN_POSITIVE);
-        for glu in [Glu::swi(), Glu::ge(), Glu::ge_tanh()] {
+        for glu in [Glu::swiglu(), Glu::geglu(), Glu::geglu_tanh()] {
             let (gate, ones) = (cpu.upload(&wide).unwrap(), cpu.upload(&vec![1.0f32; count]).unwrap());
             let exact = [(); 2].map(|()| cpu.alloc::<f32>(count).unwrap());
             glu.backward(&cpu, &gate, &ones, &ones, &exact[0], &exact[1]).unwrap();

@@ -172,11 +172,11 @@ fn parts_of_one_matrix_do_not_share_memory_turned_or_not() {
         let x = device.upload(&[0.5f32; 5 * 6]).unwrap();
         let all = Rows::new(&x, 5, 6);
         let [gate, up, y] = [0..2, 2..4, 4..6].map(|columns| all.columns(columns));
-        Glu::swi().run(&device, gate, up, y).unwrap();
-        Glu::swi().run(&device, gate.transposed(), up.transposed(), y.transposed()).unwrap();
+        Glu::swiglu().run(&device, gate, up, y).unwrap();
+        Glu::swiglu().run(&device, gate.transposed(), up.transposed(), y.transposed()).unwrap();
         let wide = all.columns(3..6).transposed();
         let error =
-            Glu::swi().run(&device, all.columns(0..3).transposed(), wide, all.columns(1..4).transposed());
+            Glu::swiglu().run(&device, all.columns(0..3).transposed(), wide, all.columns(1..4).transposed());
         says(
             error,
             "`y`: found memory that it shares with `gate`, expected memory of its own or exactly the same; allocate another buffer",

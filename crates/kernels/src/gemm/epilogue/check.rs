@@ -247,7 +247,7 @@ fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmEr
     };
     placement.check_distances(problem.batch)?;
     let wrong = |what, found, expected| {
-        let matrix = format!("operand `{name}` ({rows} x {columns}, {:?})", placement.storage);
+        let matrix = format!("operand `{name}` ({rows} x {columns}, {})", placement.storage);
         Err(GemmError::Matrix { matrix, what, found, expected })
     };
     if placement.leading < u64::from(contiguous.max(1)) {

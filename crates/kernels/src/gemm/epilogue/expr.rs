@@ -263,11 +263,7 @@ impl fmt::Display for ExtraOperand {
             Shape::PerColumn => write!(f, "column {name}:{element}")?,
             Shape::One => write!(f, "one {name}:{element}")?,
             Shape::Matrix(placement) => {
-                let order = match placement.storage {
-                    Storage::RowMajor => "row-major",
-                    Storage::ColumnMajor => "column-major",
-                };
-                write!(f, "matrix {name}:{element} {order} v{}", self.vector())?;
+                write!(f, "matrix {name}:{element} {} v{}", placement.storage, self.vector())?;
             }
         }
         if self.batch_stride != 0 {

@@ -127,7 +127,7 @@ constants! {
 /// Kernels that the copy engine feeds: one warp asks for tiles, warpgroups multiply them, and neither takes the other's turns. So what happens
 /// at the same time hardly gets in each other's way, and limits are those of the hardware.
 ///
-/// Fitted to some 6300 times on an H200 (56 shapes of Llama's layers, 176 other shapes, 9 squares; about 28 configurations each), such that
+/// Fitted to some 6600 times on an H200 (56 shapes of Llama's layers, 176 other shapes, 9 squares; about 28 configurations each), such that
 /// configurations of one shape come out in the order that was measured. That says nothing of `launch`, which all of them have: it is what products of
 /// up to 16 rows took longer than the rest of the model says. `dram` and `l2_part` were left as they were; `out_of_step_alone`,
 /// `out_of_step_in_clusters` and `vector` were set by single comparisons on the same chip: what streams lose differs from run to run

@@ -279,8 +279,8 @@ impl Product {
         if self.workspace_bytes > 0 {
             writeln!(out, "scratch memory: {}", bytes(self.workspace_bytes))?;
         }
-        for Launch { number, key, grid: [x, y, z], explanation } in &self.launches {
-            writeln!(out, "\nlaunch {number}: {key} on {x} x {y} x {z} blocks\n")?;
+        for Launch { number, grid: [x, y, z], explanation, .. } in &self.launches {
+            writeln!(out, "\nlaunch {number}: {x} x {y} x {z} blocks\n")?;
             explanation.write(out)?;
         }
         Ok(())

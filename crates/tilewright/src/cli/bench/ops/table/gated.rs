@@ -19,7 +19,7 @@ pub(in super::super) static SWIGLU: Op = Op {
 };
 
 fn swiglu<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
-    Glu::swi().run(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?)
+    Glu::swiglu().run(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?)
 }
 
 pub(in super::super) static SWIGLU_BACKWARD: Op = Op {
@@ -34,7 +34,7 @@ pub(in super::super) static SWIGLU_BACKWARD: Op = Op {
 
 fn swiglu_backward<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     let (gate, up, dy) = (call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?);
-    Glu::swi().backward(call.device, gate, up, dy, call.rows::<T>(3)?, call.rows::<T>(4)?)
+    Glu::swiglu().backward(call.device, gate, up, dy, call.rows::<T>(3)?, call.rows::<T>(4)?)
 }
 
 pub(in super::super) static GEGLU: Op = Op {
@@ -47,7 +47,7 @@ pub(in super::super) static GEGLU: Op = Op {
 };
 
 fn geglu<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
-    Glu::ge().run(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?)
+    Glu::geglu().run(call.device, call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?)
 }
 
 pub(in super::super) static GEGLU_BACKWARD: Op = Op {
@@ -62,7 +62,7 @@ pub(in super::super) static GEGLU_BACKWARD: Op = Op {
 
 fn geglu_backward<T: FloatItem>(call: &Call<'_>) -> Result<(), Error> {
     let (gate, up, dy) = (call.rows::<T>(0)?, call.rows::<T>(1)?, call.rows::<T>(2)?);
-    Glu::ge().backward(call.device, gate, up, dy, call.rows::<T>(3)?, call.rows::<T>(4)?)
+    Glu::geglu().backward(call.device, gate, up, dy, call.rows::<T>(3)?, call.rows::<T>(4)?)
 }
 
 fn forward_tensors(case: &Case) -> Vec<Tensor> {
