@@ -1,17 +1,12 @@
 //! GPU kernels in Rust without a toolchain.
 //!
-//! This crate is the front door: it gathers the layers of the workspace under one name. Today these are
-//!
-//! * [`gemm`]: matrix products, planned and computed with one call on GPU, CPU and simulator;
-//! * [`ops`]: softmax, norms and the other operators between matrix products;
-//! * [`lang`]: the kernel language, with [`compiler`], which makes PTX of kernels, and [`kernels`], the registry of those that exist;
-//! * [`ir`], [`tile`], [`passes`], [`codegen`], [`ptx`]: the stages of the compiler, each usable on its own;
-//! * [`layout`] and [`hardware`]: CuTe's layout algebra, and the tensor cores, copy engines and chips as data;
-//! * [`device`]: memory and launches on GPU, CPU and simulator under the same names;
-//! * [`cuda`]: a CUDA runtime that needs only the driver, found at run time; [`sim`], which runs PTX on the CPU, checks it and counts.
+//! This crate is the front door: it gathers the layers of the workspace under one name. What runs on a GPU runs on the CPU and, with every check, in
+//! the simulator, so this works on any machine:
 //!
 //! ```
-//! use tilewright::{compiler::Compiler, hardware::Arch, lang::prelude::*};
+//! use tilewright::gemm::{Arguments, Epilogue, Gemm};
+//! use tilewright::ops::{Rows, Softmax};
+//! use tilewright::prelude::*;
 //!
 //! /// x = a * x
 //! #[kernel(threads = 256)]
@@ -22,20 +17,36 @@
 //!     }
 //! }
 //!
-//! let build = Compiler::new(Arch::SM_80).compile(scale::stage()?.func())?;
-//! assert!(build.code.text.contains("mul.rn.f32"));
+//! let device = Device::best(); // a GPU if there is one, else the CPU
+//! let (a, b) = (device.upload(&[1.0f32; 16 * 32])?, device.upload(&[0.5f32; 32 * 8])?);
+//! let d = device.alloc::<f32>(16 * 8)?;
+//!
+//! // A kernel of your own, a product of matrices, an operator.
+//! device.compile(&scale::stage()?)?.launch(2, &[&0.25f32, &a, &512u32])?.expect_clean()?;
+//! let product = Gemm::new(16, 8, 32).element::<f32>().epilogue(Epilogue::new().relu()).plan(&device)?;
+//! product.run(&Arguments::new(&a, &b, &d))?;
+//! assert_eq!(d.to_vec()?, [4.0; 16 * 8]);
+//! let rows = Rows::new(&d, 16, 8);
+//! Softmax::new().run(&device, rows, rows)?;
+//! assert_eq!(d.to_vec()?, [0.125; 16 * 8]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ```
-//! use tilewright::layout::{Layout, Tiler};
-//! let matrix: Layout = "(8,16):(16,1)".parse()?;
-//! let tiles = matrix.zipped_divide(&Tiler::shape((4, 8))?)?;
-//! assert_eq!(tiles.to_string(), "((4,8),(2,2)):((16,1),(64,8))");
-//! # Ok::<(), tilewright::layout::LayoutError>(())
-//! ```
+//! | module | what it is |
+//! | --- | --- |
+//! | [`prelude`] | what a program with kernels needs, in one `use` |
+//! | [`device`] | memory and launches on GPU, CPU and simulator under the same names |
+//! | [`gemm`] | matrix products, planned and computed with one call |
+//! | [`ops`] | softmax, norms and the other operators between matrix products |
+//! | [`lang`], [`compiler`] | the kernel language, for threads and on tiles, and what makes PTX of kernels |
+//! | [`kernels`], [`ladder`] | the kernels that exist, by name; the way from a naive product to a fast one, step by step |
+//! | [`ir`], [`tile`], [`passes`], [`codegen`], [`ptx`] | the stages of the compiler, each usable on its own |
+//! | [`layout`], [`hardware`] | CuTe's layout algebra; tensor cores, copy engines and chips as data |
+//! | [`cuda`] | a CUDA runtime that needs only the driver, found at run time |
+//! | [`sim`] | runs PTX on the CPU, checks it and counts |
 //!
-//! The program `tilewright` of this package has the command line; `ARCHITECTURE.md` in the repository has the map.
+//! The program `tilewright` of this package has the command line. In the repository, `docs/kernels.md` and `docs/tiles.md` introduce the language,
+//! `docs/matrix-products.md` and `docs/operators.md` the library, `docs/runtime.md` devices and packs; `ARCHITECTURE.md` has the map.
 
 #[allow(unused_extern_crates, reason = "kernels written inside this crate expand to this name")]
 extern crate self as tilewright;

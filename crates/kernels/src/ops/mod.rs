@@ -5,7 +5,7 @@
 //! ([`InParts`]). Rows that no program can hold ([`LONGEST`]) have kernels of
 //! their own, `_long`, which go through a row in steps. Numbers are f32 between loads and stores.
 //!
-//! What special numbers give is the same as on the host; [`ops`](https://docs.rs/tilewright) of the front crate says it for each operator.
+//! What special numbers give is the same as on the host; the module `ops` of the crate `tilewright` says it for each operator.
 
 mod ahead;
 mod elementwise;

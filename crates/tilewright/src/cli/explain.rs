@@ -42,7 +42,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "PASS", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     diff: Option<String>,
 
-    /// Print the kernel in these stages and nothing else [default: all that there are of a kernel on tiles, none of others, and tables]
+    /// Print the kernel in these stages and nothing else [default: tables, and for a kernel on tiles all of its stages]
     #[arg(long, value_enum, value_name = "STAGE", value_delimiter = ',', conflicts_with = "diff")]
     stage: Vec<Stage>,
 

@@ -135,6 +135,16 @@ impl<T: Item> Buffer<T> {
 
     /// Replaces the contents, all of them.
     ///
+    /// ```
+    /// let device = tilewright::device::Device::best();
+    /// let buffer = device.alloc::<f32>(2)?;
+    /// buffer.write(&[1.0, 2.0])?;
+    /// let error = buffer.write(&[1.0]).unwrap_err();
+    /// assert_eq!(error.to_string(), "contents of a buffer: found 1 elements, expected 2, as many as the buffer has");
+    /// assert_eq!(buffer.to_vec()?, [1.0, 2.0]);
+    /// # Ok::<(), tilewright::device::DeviceError>(())
+    /// ```
+    ///
     /// # Errors
     /// If there are more or fewer elements than the buffer has.
     pub fn write(&self, data: &[T]) -> Result<(), DeviceError> {
@@ -148,6 +158,14 @@ impl<T: Item> Buffer<T> {
 
     /// Gives every element this value.
     ///
+    /// ```
+    /// let device = tilewright::device::Device::best();
+    /// let buffer = device.upload(&[1, 2, 3, 4])?;
+    /// buffer.slice(1..3)?.fill(0)?;
+    /// assert_eq!(buffer.to_vec()?, [1, 0, 0, 4]);
+    /// # Ok::<(), tilewright::device::DeviceError>(())
+    /// ```
+    ///
     /// # Errors
     /// If the device cannot be reached.
     pub fn fill(&self, value: T) -> Result<(), DeviceError> {
@@ -160,6 +178,16 @@ impl<T: Item> Buffer<T> {
     }
 
     /// Replaces the contents by those of another buffer: on the same device without passing through the host, else through it.
+    ///
+    /// ```
+    /// use tilewright::device::Device;
+    ///
+    /// let (best, cpu) = (Device::best(), Device::cpu());
+    /// let (from, to) = (best.upload(&[1.0f32, 2.0])?, cpu.alloc::<f32>(2)?);
+    /// to.copy_from(&from)?;
+    /// assert_eq!(to.to_vec()?, [1.0, 2.0]);
+    /// # Ok::<(), tilewright::device::DeviceError>(())
+    /// ```
     ///
     /// # Errors
     /// If the other buffer has more or fewer elements.

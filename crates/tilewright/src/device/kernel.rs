@@ -493,6 +493,24 @@ impl Kernel {
     }
 
     /// With so many bytes of dynamic shared memory; a compiled kernel knows its own.
+    /// ```
+    /// use tilewright::prelude::*;
+    ///
+    /// // PTX of another compiler, which does not say how large its array is, nor the block.
+    /// let text = ".version 8.0\n.target sm_80\n.address_size 64\n.extern .shared .align 4 .b8 array[];\n\
+    ///     .visible .entry turn(.param .u64 x)\n{\n.reg .b64 %rd<4>;\n.reg .b32 %r<6>;\n\
+    ///     ld.param.u64 %rd1, [x];\ncvta.to.global.u64 %rd1, %rd1;\nmov.u32 %r1, %tid.x;\nmul.wide.u32 %rd2, %r1, 4;\n\
+    ///     add.s64 %rd3, %rd1, %rd2;\nld.global.u32 %r2, [%rd3];\nmov.u32 %r3, array;\nmad.lo.u32 %r4, %r1, 4, %r3;\n\
+    ///     st.shared.u32 [%r4], %r2;\nbar.sync 0;\nmov.u32 %r5, %ntid.x;\nsub.u32 %r5, %r5, %r1;\nsub.u32 %r5, %r5, 1;\n\
+    ///     mad.lo.u32 %r4, %r5, 4, %r3;\nld.shared.u32 %r2, [%r4];\nst.global.u32 [%rd3], %r2;\nret;\n}\n";
+    /// let device = Device::simulator();
+    /// let x = device.upload(&[1u32, 2, 3, 4])?;
+    /// let turn = device.load(text)?.kernel("turn")?.with_block(4).with_shared(16);
+    /// turn.launch(1, &[&x])?.expect_clean()?;
+    /// assert_eq!(x.to_vec()?, [4, 3, 2, 1]);
+    /// # Ok::<(), tilewright::device::DeviceError>(())
+    /// ```
+    ///
     #[must_use]
     pub fn with_shared(self, bytes: u32) -> Kernel {
         Kernel { shared_bytes: bytes, ..self }

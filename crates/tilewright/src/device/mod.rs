@@ -6,7 +6,7 @@
 //! | [`Device::cpu`] | this computer, executing the same PTX, or kernels on tiles as they are written | results where there is no GPU |
 //! | [`Device::simulator`] | the same, with every check of [`sim`](crate::sim) | finding out what is wrong |
 //!
-//! [`Device::best`] is the first that works; [`available`] are all. What runs on one runs on all, and says the same when arguments are
+//! [`Device::best`] is the first GPU if it is of Ampere or newer, else the CPU; [`available`] are all. What runs on one runs on all, and says the same when arguments are
 //! wrong:
 //!
 //! ```
@@ -169,7 +169,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// Two are equal if what one has, the other has.
+/// Two handles are equal if they are of the same device.
 impl PartialEq for Device {
     fn eq(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)

@@ -196,6 +196,21 @@ impl Plan {
 
     /// The same with a report for each launch, in which findings are not errors yet.
     ///
+    /// ```
+    /// use tilewright::gemm::{Arguments, Gemm};
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::simulator();
+    /// let [a, b] = [device.upload(&[1.0f32; 16 * 16])?, device.upload(&[2.0f32; 16 * 16])?];
+    /// let d = device.alloc::<f32>(16 * 16)?;
+    /// let plan = Gemm::new(16, 16, 16).element::<f32>().plan(&device)?;
+    /// for report in plan.run_reported(&Arguments::new(&a, &b, &d))? {
+    ///     println!("{}: {} findings", report.kernel(), report.findings().len());
+    /// }
+    /// assert_eq!(d.to_vec()?, [32.0; 16 * 16]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If an argument is not what the product takes, or a kernel does not compile.
     pub fn run_reported(&self, arguments: &Arguments) -> Result<Vec<Report>, Error> {

@@ -132,6 +132,20 @@ impl Planner {
 
     /// Uses an algorithm for all products of a class from now on, such as one that was measured to be best.
     ///
+    /// ```
+    /// use tilewright::gemm::{Gemm, Planner};
+    /// use tilewright::prelude::*;
+    ///
+    /// let planner = Planner::new(&Device::simulator());
+    /// let gemm = Gemm::new(64, 256, 512).element::<f32>();
+    /// let plan = planner.plan(&gemm)?;
+    /// // The second best by prediction, say, is the fastest by measurement.
+    /// let other = plan.candidates()[1].algorithm;
+    /// planner.prefer(&gemm, other)?;
+    /// assert_eq!(planner.plan(&gemm)?.algorithm(), Some(other));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the algorithm does not compute this member of the class.
     pub fn prefer(&self, gemm: &Gemm, algorithm: Algorithm) -> Result<(), Error> {

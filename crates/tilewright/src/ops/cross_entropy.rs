@@ -146,6 +146,19 @@ impl CrossEntropy {
 
     /// Computes the gradient `dx` of `x` from that of the losses, one for each row or one for all.
     ///
+    /// ```
+    /// use tilewright::ops::{CrossEntropy, Rows};
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::cpu();
+    /// let x = device.upload(&[0.0f32, 0.0, 1000.0, 0.0])?;
+    /// let (targets, each) = (device.upload(&[1i32, 0])?, device.upload(&[0.5f32])?); // the mean of two losses
+    /// let logits = Rows::new(&x, 2, 2);
+    /// CrossEntropy::new().backward(&device, logits, &targets, &each, logits)?; // in place
+    /// assert_eq!(x.to_vec()?, [0.25, -0.25, 0.0, 0.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the operands do not fit together, or the device fails.
     pub fn backward<'r, T: FloatItem, I: IndexItem, U: FloatItem>(

@@ -148,6 +148,21 @@ impl<W: FloatItem, S> LayerNorm<'_, W, S> {
     /// With `n = (x - mean) * rsqrt(..)` and `g = dy * weight`, `dx = rsqrt(..) * (g - mean(g) - n * mean(g * n))`,
     /// `dw = sum over rows of dy * n` and `db = sum over rows of dy`.
     ///
+    /// ```
+    /// use tilewright::ops::{LayerNorm, Rows};
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::cpu();
+    /// let (x, dy) = (device.upload(&[1.0f32, 3.0, 0.0, 2.0])?, device.upload(&[1.0f32, 1.0, 0.0, 4.0])?);
+    /// let (x, dy) = (Rows::new(&x, 2, 2), Rows::new(&dy, 2, 2));
+    /// let [dx, dw, db] = [4, 2, 2].map(|len| device.alloc::<f32>(len));
+    /// let (dx, dw, db) = (dx?, dw?, db?);
+    /// LayerNorm::new(0.0).backward(&device, x, dy, Rows::new(&dx, 2, 2), &dw, &db)?;
+    /// assert_eq!((dw.to_vec()?, db.to_vec()?), (vec![-1.0, 5.0], vec![1.0, 5.0]));
+    /// assert_eq!(dx.to_vec()?, [0.0; 4]); // the norm of two columns is always -1 and 1
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the operands do not fit together, or the device fails.
     pub fn backward<'r, T: FloatItem, U: FloatItem>(

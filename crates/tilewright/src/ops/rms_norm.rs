@@ -78,6 +78,18 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
 
     /// Computes `sum = x + residual`, and `y` from it.
     ///
+    /// ```
+    /// use tilewright::ops::RmsNorm;
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::cpu();
+    /// let (x, residual) = (device.upload(&[1.0f32, 2.0])?, device.upload(&[1.0f32, -4.0])?);
+    /// let y = device.alloc::<f32>(2)?;
+    /// RmsNorm::new(0.0).run_adding(&device, &x, &residual, &residual, &y)?; // the sum takes the place of the residual
+    /// assert_eq!((residual.to_vec()?, y.to_vec()?), (vec![2.0, -2.0], vec![1.0, -1.0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the operands do not fit together, or the device fails.
     pub fn run_adding<'r, T: FloatItem, U: FloatItem>(
@@ -92,6 +104,18 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
     }
 
     /// Computes `y` from `x`, quantised with a scale for each row: what the result stands for is `y * scale`.
+    ///
+    /// ```
+    /// use tilewright::ops::RmsNorm;
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::cpu();
+    /// let x = device.upload(&[1.0f32, -1.0, 1.0, -1.0])?;
+    /// let (y, scale) = (device.alloc::<i8>(4)?, device.alloc::<f32>(1)?);
+    /// RmsNorm::new(0.0).quantise(&device, &x, &y, &scale)?;
+    /// assert_eq!((y.to_vec()?, scale.to_vec()?), (vec![127, -127, 127, -127], vec![1.0 / 127.0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If the operands do not fit together, or the device fails.
@@ -125,6 +149,18 @@ impl<'a, W: FloatItem> RmsNorm<'a, W> {
     ///
     /// With `n = x * rsqrt(mean(x^2) + epsilon)` and `g = dy * (weight + offset)`, `dx = rsqrt(..) * (g - n * mean(g * n))` and
     /// `dw = sum over rows of dy * n`.
+    ///
+    /// ```
+    /// use tilewright::ops::RmsNorm;
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::cpu();
+    /// let (x, dy) = (device.upload(&[2.0f32, -2.0])?, device.upload(&[1.0f32, 0.0])?);
+    /// let (dx, dw) = (device.alloc::<f32>(2)?, device.alloc::<f32>(2)?);
+    /// RmsNorm::new(0.0).backward(&device, &x, &dy, &dx, &dw)?;
+    /// assert_eq!((dx.to_vec()?, dw.to_vec()?), (vec![0.25, 0.25], vec![1.0, 0.0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If the operands do not fit together, or the device fails.

@@ -131,6 +131,18 @@ impl<'a> Softmax<'a> {
     /// `dx = scale * y * (dy - sum(dy * y))`, of the logarithm `scale * (dy - exp(y) * sum(dy))`. Where a column does not count (`y` is 0,
     /// or -inf), `dx` is 0 and `dy` does not matter.
     ///
+    /// ```
+    /// use tilewright::ops::Softmax;
+    /// use tilewright::prelude::*;
+    ///
+    /// let device = Device::cpu();
+    /// let (y, dy) = (device.upload(&[0.25f32, 0.75])?, device.upload(&[1.0f32, 0.0])?);
+    /// let dx = device.alloc::<f32>(2)?;
+    /// Softmax::new().backward(&device, &y, &dy, &dx)?;
+    /// assert_eq!(dx.to_vec()?, [0.1875, -0.1875]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If the operands do not fit together, or the device fails.
     pub fn backward<'r, T: FloatItem, U: FloatItem>(
