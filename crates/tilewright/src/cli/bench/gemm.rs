@@ -1,11 +1,9 @@
 //! `tilewright bench gemm`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use tilewright::device::{Device, DeviceKind};
 use tilewright::hardware::Element;
 use tilewright::kernels::gemm::{Algorithm, Problem};
@@ -16,10 +14,11 @@ use super::super::shape::{self, SETS, Shape};
 use super::super::{Failure, table};
 use super::check::{Inputs, check};
 use super::cublas::Peer;
+use super::measuring::{Measuring, progress};
 use super::memory::Memory;
 use super::ours::{Choice, Ours};
 use super::plot;
-use super::results::{Journal, Results, Row, Tried, check_writable, is_stdout, tables, write_whole};
+use super::results::{Results, Row, Tried};
 use super::statistics::{Spread, geometric_mean, paired_ratio, rounded};
 use super::timing::{Contestant, Effort, race};
 
@@ -63,27 +62,8 @@ pub(super) struct Options {
     /// Measure the best of so many further kinds as well: other tiles, clusters, ways to divide the work
     #[arg(long, value_name = "N", default_value_t = 0)]
     kinds: u32,
-    /// Where to measure: a number of a GPU, or cpu; by default the first GPU, else the CPU
-    #[arg(long)]
-    device: Option<String>,
-    /// Rounds of measuring that count
-    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Milliseconds of a sample, which is as many launches as fit
-    #[arg(long, value_name = "MS", default_value_t = 3)]
-    sample: u64,
-    /// Copies of the operands, which launches go through; by default as many as fill the GPU's cache three times
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    copies: Option<u32>,
-    /// Random numbers of the inputs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Keep the results; rows that are done are kept in FILE.partial until all are. `-` writes them instead of the table
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Draw the results
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    measuring: Measuring,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -104,16 +84,12 @@ const PEER_ALGORITHMS: usize = 8;
 
 pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure> {
     let cases = options.cases()?;
-    let device = device(options.device.as_deref())?;
+    let device = options.measuring.device()?;
     options.check_choice(&device)?;
     let library = options.library(&device)?;
     let head = head(&device, library);
-    let json = options.json.as_deref();
-    write_head(&head, &device, &mut tables(json, out))?;
-    if let Some(path) = &options.plot {
-        check_writable(path)?;
-    }
-    let mut journal = Journal::begin(options.json.clone(), head)?;
+    write_head(&head, &device, &mut options.measuring.tables(out))?;
+    let mut journal = options.measuring.begin(head)?;
     let bar = progress(cases.len());
     for case in &cases {
         bar.set_message(format!("{} {} {}", case.shape, case.element, case.layout));
@@ -121,16 +97,8 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         bar.inc(1);
     }
     bar.finish_and_clear();
-    write_table(&journal.results.entries, &mut tables(json, out))?;
-    out.flush()?;
-    let results = journal.finish()?;
-    if is_stdout(json) {
-        out.write_all(results.to_json()?.as_bytes())?;
-        out.flush()?;
-    }
-    if let Some(path) = &options.plot {
-        write_whole(path, plot::draw(&results).as_bytes())?;
-    }
+    write_table(&journal.results.entries, &mut options.measuring.tables(out))?;
+    let results = options.measuring.finish(journal, plot::draw, out)?;
     let mut failures = results.entries.iter().filter_map(|row| Some((row, row.failure.as_ref()?)));
     match failures.next() {
         None => Ok(()),
@@ -174,13 +142,7 @@ impl Options {
             algorithm: Vec::new(),
             candidates: 1,
             kinds: 0,
-            device: None,
-            rounds,
-            sample: 3,
-            copies: None,
-            seed: 1,
-            json: None,
-            plot: None,
+            measuring: Measuring::for_rounds(rounds),
         }
     }
 
@@ -233,26 +195,10 @@ impl Options {
         }
     }
 
-    fn effort(&self) -> Effort {
-        Effort { rounds: self.rounds as usize, sample: Duration::from_millis(self.sample) }
-    }
-
     /// Enough to tell algorithms apart.
     fn quick(&self) -> Effort {
-        Effort { rounds: 5.min(self.rounds as usize), ..self.effort() }
-    }
-}
-
-/// The device of `--device`.
-pub(super) fn device(text: Option<&str>) -> Result<Device, Failure> {
-    match text {
-        None => Ok(Device::best()),
-        Some("cpu") => Ok(Device::cpu()),
-        Some(text) => {
-            let wrong = || Failure::Input(format!("--device: found `{text}`, expected cpu or a number"));
-            let ordinal = text.parse::<u32>().map_err(|_| wrong())?;
-            Device::cuda(ordinal).map_err(|error| Failure::Machine(error.to_string()))
-        }
+        let effort = self.measuring.effort();
+        Effort { rounds: effort.rounds.min(5), ..effort }
     }
 }
 
@@ -261,18 +207,6 @@ pub(super) fn head(device: &Device, library: Option<Library>) -> Results {
     let what = "Times of matrix products, ours and those of cuBLASLt by turns in one process, operands outside of the cache: medians in \
                 microseconds. A ratio is the peer's time over ours in the same round, and the median of these.";
     Results { cublaslt: library.map(|library| library.version()), ..Results::head(what, device) }
-}
-
-/// A bar on standard error, if somebody looks at it.
-pub(super) fn progress(cases: usize) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(cases as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {elapsed} {msg}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 /// One product. What goes wrong is in the row.
@@ -298,13 +232,13 @@ fn fill(
     case: &Case,
 ) -> Result<(), Failure> {
     let problem = case.problem()?;
-    let inputs = Inputs::new(&problem, options.seed);
+    let inputs = Inputs::new(&problem, options.measuring.seed);
     if device.kind() == DeviceKind::Cuda {
         let roofline = case.roofline(&problem, &device.chip());
         row.roofline_us = Some(rounded(roofline.seconds() * 1e6));
         row.memory_bound = Some(roofline.is_of_memory());
     }
-    let memory = Memory::new(device, &problem, &inputs, options.copies)?;
+    let memory = Memory::new(device, &problem, &inputs, options.measuring.copies)?;
     let choice = Choice {
         algorithms: &options.algorithm,
         most: options.candidates as usize,
@@ -351,7 +285,7 @@ fn fill(
     let mut contestants: Vec<&dyn Contestant> = vec![&ours];
     contestants.extend(first.iter().map(|entrant| entrant as &dyn Contestant));
     contestants.extend(best.iter().map(|entrant| entrant as &dyn Contestant));
-    let times = race(device, &contestants, memory.copies(), options.effort())?;
+    let times = race(device, &contestants, memory.copies(), options.measuring.effort())?;
     let spread =
         |times: &Vec<f64>| Spread::of(times).map(|spread| spread.map(|seconds| rounded(seconds * 1e6)));
     if let Some(spread) = times.first().and_then(spread) {

@@ -6,6 +6,7 @@ mod cublas;
 mod data;
 mod gemm;
 mod ladder;
+mod measuring;
 mod memory;
 mod ops;
 mod ours;

@@ -16,7 +16,6 @@ mod subject;
 mod table;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -24,14 +23,15 @@ use tilewright::device::{Device, DeviceKind};
 use tilewright::hardware::Element;
 
 use super::super::Failure;
-use super::gemm::{device, machine, progress};
+use super::gemm::machine;
 use super::ladder::extents;
+use super::measuring::{Measuring, progress};
 use super::peer::{Clock, Name, Peer};
-use super::results::{Journal, Results, check_writable, is_stdout, tables, write_whole};
+use super::results::Results;
 use case::Case;
 pub(super) use chart::draw;
 pub(super) use command::Command;
-use measure::{Bench, effort};
+use measure::Bench;
 pub(super) use row::{Row, are_ops};
 pub(super) use show::{MARK, replaced};
 use sizes::{SETS, Size};
@@ -72,30 +72,11 @@ pub(super) struct Options {
     /// Compare results with a reference in f64
     #[arg(long)]
     check: bool,
-    /// Where to measure: a number of a GPU, or cpu; by default the first GPU, else the CPU
-    #[arg(long)]
-    device: Option<String>,
-    /// Rounds of measuring that count
-    #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..))]
-    rounds: u32,
-    /// Milliseconds of a sample, which is as many launches as fit
-    #[arg(long, value_name = "MS", default_value_t = 3)]
-    sample: u64,
-    /// Copies of the operands, which launches go through; by default as many as fill the GPU's cache three times
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    copies: Option<u32>,
     /// Mebibytes of the copy that speeds are held against
     #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     yardstick: u32,
-    /// Random numbers of the inputs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Keep the results; rows that are done are kept in FILE.partial until all are. `-` writes them instead of the table
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Draw the results
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
+    #[command(flatten)]
+    measuring: Measuring,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -123,14 +104,10 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
     let cases = |gpu: bool| options.cases(ops, clock, gpu);
     // What makes no sense is said before a device is looked for.
     cases(false)?;
-    let device = device(options.device.as_deref())?;
+    let device = options.measuring.device()?;
     let cases = cases(device.kind() == DeviceKind::Cuda)?;
     let what = if clock == Clock::Host { WHAT_CALLS } else { WHAT };
-    // A file that cannot be written is noticed before peers are started.
-    if let Some(path) = &options.plot {
-        check_writable(path)?;
-    }
-    let mut journal = Journal::begin(options.json.clone(), Results::<Row>::head(what, &device))?;
+    let mut journal = options.measuring.begin(Results::<Row>::head(what, &device))?;
     let head = &mut journal.results;
     let mut missing = Vec::new();
     let peers = start(&device, &wanted, Duration::from_secs(options.peer_timeout), &mut missing);
@@ -145,9 +122,9 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
         device: device.clone(),
         subjects: subject::all(options.tile),
         peers,
-        effort: effort(options.rounds, options.sample),
-        copies: options.copies,
-        seed: options.seed,
+        effort: options.measuring.effort(),
+        copies: options.measuring.copies,
+        seed: options.measuring.seed,
         check: options.check,
         copy_gbps: None,
     };
@@ -156,11 +133,10 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
         head.copy_gbps = bench.copy_gbps;
     }
     let facts = head.facts().into_iter().chain(missing).collect();
-    let json = options.json.as_deref();
-    writeln!(tables(json, out), "{}", machine(facts, &device))?;
+    writeln!(options.measuring.tables(out), "{}", machine(facts, &device))?;
     if let Some(gbps) = head.copy_gbps {
         writeln!(
-            tables(json, out),
+            options.measuring.tables(out),
             "a copy of {} MiB inside of the device: {gbps:.0} GB/s",
             options.yardstick
         )?;
@@ -172,16 +148,8 @@ pub(super) fn run(command: &Command, out: &mut dyn Write) -> Result<(), Failure>
         bar.inc(1);
     }
     bar.finish_and_clear();
-    show::write(&journal.results.entries, &mut tables(json, out))?;
-    out.flush()?;
-    let results = journal.finish()?;
-    if is_stdout(json) {
-        out.write_all(results.to_json()?.as_bytes())?;
-        out.flush()?;
-    }
-    if let Some(path) = &options.plot {
-        write_whole(path, draw(&results).as_bytes())?;
-    }
+    show::write(&journal.results.entries, &mut options.measuring.tables(out))?;
+    let results = options.measuring.finish(journal, draw, out)?;
     let mut failures = results.entries.iter().filter_map(|row| Some((row, row.failure.as_ref()?)));
     match failures.next() {
         None => Ok(()),

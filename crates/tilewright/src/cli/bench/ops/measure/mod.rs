@@ -1,7 +1,5 @@
 //! One op: made ready on both sides, checked, and measured by turns.
 
-use std::time::Duration;
-
 use tilewright::device::Device;
 use tilewright::hardware::Element;
 
@@ -186,11 +184,6 @@ fn judged(
         return Err(Failure::Machine("found no result of a product, expected one".to_owned()));
     };
     check::check(&product, &problem, &inputs, d).map_err(broken)
-}
-
-/// Rounds and samples, from the command line.
-pub(super) fn effort(rounds: u32, sample: u64) -> Effort {
-    Effort { rounds: rounds as usize, sample: Duration::from_millis(sample) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Ops of this computer, right and wrong, without and with peers that are scripts.
 
+use std::time::Duration;
+
 use super::super::case::Role;
 use super::super::reference::{At, DROPPED};
 use super::super::subject::{Processor, all, reference_rows};
@@ -20,7 +22,7 @@ fn bench(subjects: Vec<Box<dyn Subject>>) -> Bench {
         device: Device::cpu(),
         subjects,
         peers: Vec::new(),
-        effort: effort(1, 0),
+        effort: Effort { rounds: 1, sample: Duration::ZERO },
         copies: Some(2),
         seed: 7,
         check: true,
