@@ -227,6 +227,44 @@ macro_rules! small_floats {
 
 small_floats!(E4m3 E4M3, E5m2 E5M2);
 
+/// The number of 16 bits that is nearest to one of 64, ties to even. The conversions of the crate `half` drop bits first.
+///
+/// ```
+/// use tilewright_lang::{nearest_f16, f16};
+///
+/// let above = 1.0 + 2f64.powi(-11) + 2f64.powi(-50); // above the middle between 1 and the next number
+/// assert_eq!(nearest_f16(above).to_bits(), f16::ONE.to_bits() + 1);
+/// ```
+#[must_use]
+pub fn nearest_f16(value: f64) -> f16 {
+    f16::from_f32(odd(value))
+}
+
+/// The number of 16 bits that is nearest to one of 64, ties to even. The conversions of the crate `half` drop bits first.
+///
+/// ```
+/// use tilewright_lang::{nearest_bf16, bf16};
+///
+/// let above = 1.0 + 2f64.powi(-8) + 2f64.powi(-50); // above the middle between 1 and the next number
+/// assert_eq!(nearest_bf16(above).to_bits(), bf16::ONE.to_bits() + 1);
+/// ```
+#[must_use]
+pub fn nearest_bf16(value: f64) -> bf16 {
+    bf16::from_f32(odd(value))
+}
+
+/// As f32, and of two neighbours the one with an odd last bit: rounded once more to fewer bits, it gives what the number itself would.
+#[allow(clippy::cast_possible_truncation, reason = "rounded")]
+fn odd(value: f64) -> f32 {
+    let near = value as f32;
+    let (bits, wide) = (near.to_bits(), f64::from(near));
+    match bits & 1 {
+        0 if wide.abs() > value.abs() => f32::from_bits(bits - 1),
+        0 if wide.abs() < value.abs() => f32::from_bits(bits + 1),
+        _ => near,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,6 +311,40 @@ mod tests {
         assert_eq!(from(f64::NAN), NAN);
         assert_eq!(from(1e-300), 0);
         assert_eq!(from(-1e-300), 0x80);
+    }
+
+    /// Sixteen bits, between all neighbours: the middle goes to the even one, and one bit of an f64 beside it decides.
+    #[test]
+    fn every_sixteen_bit_float_is_rounded_to() {
+        type Way = (fn(f64) -> u16, fn(u16) -> f64, u16);
+        let ways: [Way; 2] = [
+            (|x| nearest_f16(x).to_bits(), |bits| f16::from_bits(bits).to_f64(), f16::INFINITY.to_bits()),
+            (|x| nearest_bf16(x).to_bits(), |bits| bf16::from_bits(bits).to_f64(), bf16::INFINITY.to_bits()),
+        ];
+        for (from, to, infinity) in ways {
+            for bits in 0..infinity {
+                let low = to(bits);
+                // The place of infinity is where the next number would be.
+                let high = if bits + 1 == infinity { 2.0 * low - to(bits - 1) } else { to(bits + 1) };
+                let middle = f64::midpoint(low, high);
+                let even = bits + (bits & 1);
+                for (value, expected) in [
+                    (low, bits),
+                    (middle, even),
+                    (middle.next_down(), bits),
+                    (middle.next_up(), bits + 1),
+                    (f64::midpoint(low, middle), bits),
+                    (f64::midpoint(middle, high), bits + 1),
+                ] {
+                    assert_eq!(from(value), expected, "{value:e} between {low:e} and {high:e}");
+                    assert_eq!(from(-value), expected | 0x8000);
+                }
+            }
+            assert_eq!(from(f64::INFINITY), infinity);
+            assert_eq!(from(f64::MAX), infinity);
+            assert_eq!(from(f64::MIN_POSITIVE), 0);
+            assert!(to(from(f64::NAN)).is_nan());
+        }
     }
 
     #[test]

@@ -68,6 +68,7 @@ mod value;
 mod vector;
 mod warp;
 
+pub use element::{nearest_bf16, nearest_f16};
 pub use prelude::*;
 pub use reuse::{Inside, Memo, mistake, same};
 

@@ -73,9 +73,7 @@ pub enum SimError {
         expected: String,
     },
     /// A buffer of another simulator, or one that has been freed.
-    #[error(
-        "the simulator has no buffer at address {address:#x}; use the one that made it, before it is freed"
-    )]
+    #[error("there is no buffer at address {address:#x}; use the device that made it, before it is freed")]
     NoBuffer {
         /// Its address.
         address: u64,

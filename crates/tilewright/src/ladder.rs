@@ -19,6 +19,7 @@ use thiserror::Error;
 use tilewright_hardware::Gpu;
 use tilewright_kernels::gemm::{GemmError, Operand};
 use tilewright_kernels::ladder::{Step, Takes};
+use tilewright_lang::nearest_bf16;
 use tilewright_sim::count::{Counts, estimate};
 
 use crate::device::{Buffer, Device, DeviceError, Report};
@@ -137,7 +138,7 @@ impl Workbench {
             let (row, column) = (element / n, element % n);
             let (x, y) = (&self.a[row * k..][..k], &self.b[column * k..][..k]);
             let sum: f64 = x.iter().zip(y).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
-            let expected = bf16::from_f64(sum);
+            let expected = nearest_bf16(sum);
             // NaN is never equal: whatever was not written is wrong.
             if found[element] != expected {
                 return Err(LadderError::Wrong {

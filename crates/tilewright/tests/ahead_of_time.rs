@@ -13,7 +13,7 @@ use tilewright::kernels::examples::vector_add;
 use tilewright::kernels::{find, ops as kernels};
 use tilewright::lang::bf16;
 use tilewright::lang::tile::prelude::*;
-use tilewright::ops::{CrossEntropy, Error, FloatItem, OPERATORS, RmsNorm, Rows, Softmax, TopK};
+use tilewright::ops::{CrossEntropy, Error, FloatItem, OPERATORS, RmsNorm, Rows, Softmax, TopK, permute};
 
 /// A simulator with the kernels that were recorded and no compiler.
 fn equipped(kernels: impl IntoIterator<Item = PackedKernel>) -> Device {
@@ -384,4 +384,50 @@ fn rehearsed_operators_need_no_compiler() {
     let x = device.alloc_zeroed::<f32>(64 * 128).unwrap();
     let x = Rows::new(&x, 64, 128);
     unpacked(Softmax::new().log().run(&device, x, x));
+}
+
+/// Matrices of any number of queries, and a single token.
+#[test]
+fn rehearsed_operators_have_kernels_for_any_number_of_matrices() {
+    for columns in [520, 1000, 4097] {
+        let recorder = Recorder::new(Arch::SM_90A);
+        for operator in
+            OPERATORS.iter().filter(|operator| ["causal-softmax", "permute"].contains(&operator.name))
+        {
+            operator.rehearse(recorder.device(), Element::F32, columns).unwrap();
+        }
+        let equipped = Recorder::new(Arch::SM_90A);
+        let device = equipped.device();
+        device.add_pack(pack(recorder.kernels()));
+        device.only_packed(true);
+        for (rows, queries) in [(64, 64), (64, 128), (64, 32), (128, 64), (96, 32), (63, 21), (5, 1), (1, 1)]
+        {
+            let x = device.alloc::<f32>(rows * columns).unwrap();
+            let x = Rows::new(&x, rows, columns);
+            Softmax::new().causal(queries).run(device, x, x).unwrap();
+        }
+        for tokens in [1, 2, 33, 64] {
+            let (x, y) = (
+                device.alloc::<f32>(tokens * columns).unwrap(),
+                device.alloc::<f32>(tokens * columns).unwrap(),
+            );
+            permute(device, &x, &[tokens, 1, columns], &[1, 0, 2], &y).unwrap();
+        }
+    }
+}
+
+/// With more matrices than a grid has room for along one axis, they are along the other, which is another kernel.
+#[test]
+fn very_many_causal_matrices_have_a_kernel_of_their_own() {
+    let recorder = Recorder::new(Arch::SM_90A);
+    let device = recorder.device();
+    for rows in [100, 65_600] {
+        let x = device.alloc::<f32>(rows * 520).unwrap();
+        let x = Rows::new(&x, rows, 520);
+        Softmax::new().causal(1).run(device, x, x).unwrap();
+    }
+    let kernels = recorder.kernels();
+    assert_eq!(kernels.iter().map(|kernel| kernel.name.as_str()).collect::<Vec<_>>(), ["softmax_causal"; 2]);
+    // `%ctaid.x` is the place along the rows of one, and that among the matrices of the other.
+    assert_ne!(kernels[0].code, kernels[1].code);
 }

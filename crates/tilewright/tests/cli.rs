@@ -582,6 +582,10 @@ fn a_kernel_goes_to_a_file_with_line_information() {
 fn what_cannot_be_compiled_is_said_in_one_line() {
     assert!(refused(&["compile", "no_such_kernel"]).contains("`tilewright compile --list` lists all"));
     assert!(refused(&["compile", "vector_ad"]).contains("there are vector_add"));
+    assert!(
+        refused(&["bench", "gemm", "--shape", "64x64"]).ends_with("; see `tilewright bench gemm --help`\n")
+    );
+    assert!(refused(&["frobnicate"]).ends_with("; see `tilewright --help`\n"));
     assert!(refused(&["compile", "gemm_hopper", "--arch", "sm_80"]).contains("needs sm_90a"));
     assert!(refused(&["compile", "vector_add", "--arch", "sm_5"]).contains("not an architecture"));
     assert!(refused(&["explain", "vector_add", "--diff=frobnicate"]).contains("known are inline"));

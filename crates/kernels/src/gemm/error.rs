@@ -43,7 +43,7 @@ pub enum GemmError {
         expected: String,
     },
     /// Extents beyond what kernels can index.
-    #[error("{what} is {found}, expected at most {limit}")]
+    #[error("{what} is {found}, expected at most {limit}; compute it in parts")]
     TooLarge {
         /// Which extent.
         what: &'static str,

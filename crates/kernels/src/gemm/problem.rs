@@ -81,6 +81,9 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Bytes that what a device allocates is a multiple of.
+    pub const ALIGNED: u32 = 256;
+
     /// A matrix without gaps, at an address that suits every copy.
     #[must_use]
     pub fn dense(storage: Storage, rows: usize, columns: usize) -> Placement {
@@ -91,7 +94,7 @@ impl Placement {
         };
         // What is more than a number is more than any memory: whoever takes such a stride refuses it.
         let batch_stride = rows.saturating_mul(columns);
-        Placement { storage, leading: leading.max(1), batch_stride, alignment: 256 }
+        Placement { storage, leading: leading.max(1), batch_stride, alignment: Placement::ALIGNED }
     }
 
     /// The same with so many elements from one row (or column) to the next.
@@ -112,19 +115,16 @@ impl Placement {
         Placement { storage: self.storage.transposed(), ..self }
     }
 
-    /// Whether lines and members are so close that kernels can index them.
-    pub(super) fn check_distances(&self, batch: u32) -> Result<(), GemmError> {
+    /// Whether lines and members are so close that kernels can index them. The matrix is named as `matrix` says.
+    pub(super) fn check_distances(&self, batch: u32, matrix: impl Fn() -> String) -> Result<(), GemmError> {
+        check_distance("the leading dimension", self.leading, LARGEST_LEADING, &matrix)?;
         // Nobody looks at the stride of a single matrix.
-        let stride = if batch > 1 { self.batch_stride } else { 0 };
-        for (what, found, limit) in [
-            ("a leading dimension", self.leading, LARGEST_LEADING),
-            ("a batch stride", stride, LARGEST_STRIDE),
-        ] {
-            if found > limit {
-                return Err(GemmError::TooLarge { what, found, limit });
-            }
-        }
-        Ok(())
+        check_distance(
+            "the batch stride",
+            if batch > 1 { self.batch_stride } else { 0 },
+            LARGEST_STRIDE,
+            matrix,
+        )
     }
 
     /// Whether the copy engine can read and write it: address, rows and batches start at multiples of 16 bytes.
@@ -150,6 +150,20 @@ impl Placement {
         }
         elements
     }
+}
+
+/// Whether what is so many elements apart is not too far for kernels.
+pub(super) fn check_distance(
+    what: &'static str,
+    found: u64,
+    limit: u64,
+    matrix: impl Fn() -> String,
+) -> Result<(), GemmError> {
+    if found <= limit {
+        return Ok(());
+    }
+    let expected = format!("at most {limit}; copy it to where its elements lie closer together");
+    Err(GemmError::Matrix { matrix: matrix(), what, found, expected })
 }
 
 /// The types of a product.
@@ -432,7 +446,7 @@ impl Problem {
                     expected: format!("at least {}", contiguous.max(1)),
                 });
             }
-            placement.check_distances(self.batch)?;
+            placement.check_distances(self.batch, matrix)?;
             if !placement.alignment.is_power_of_two() {
                 return Err(GemmError::Matrix {
                     matrix: matrix(),

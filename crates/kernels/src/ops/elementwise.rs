@@ -243,14 +243,20 @@ pub fn glu_backward<T: Float, U: Float>(
     let up = tiling.mine(up).load().cast::<f32>();
     let dy = tiling.mine(dy).load().cast::<f32>();
     let (value, slope) = activation.value_and_slope::<U>(gate);
-    tiling.mine(dgate).store((dy * up * slope).cast());
+    // A slope is about 1 at most, so what it multiplies first stays finite.
+    tiling.mine(dgate).store((up * slope * dy).cast());
     tiling.mine(dup).store((dy * value).cast());
 }
 
-/// The same numbers in another type, through f32.
+/// The same numbers in another type, through f32, rounded to the nearest.
 #[kernel]
 pub fn convert<T: Element, U: Element>(x: View<T, 2>, y: View<U, 2>, tiling: Tiling) {
-    tiling.mine(y).store(tiling.mine(x).load().cast::<f32>().cast());
+    let numbers = tiling.mine(x).load().cast::<f32>();
+    tiling.mine(y).store(if U::ELEMENT.is_int() {
+        numbers.cast_rounded(Round::Nearest)
+    } else {
+        numbers.cast()
+    });
 }
 
 /// Dropout: numbers whose random word is below a threshold become zero, the others are multiplied by `factor`. Four numbers share a

@@ -79,6 +79,9 @@ impl Failure {
     }
 
     fn file(doing: &str, path: &Path, error: &io::Error) -> Failure {
+        // Temporary files say what they are called, which nobody asked for.
+        let cause = error.get_ref().and_then(|inner| inner.source()?.downcast_ref());
+        let error = cause.unwrap_or(error);
         Failure::Machine(format!("{doing} {}: {error}", path.display()))
     }
 }
@@ -103,7 +106,7 @@ impl From<serde_json::Error> for Failure {
 pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let first = arguments.get(1).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let outcome = match Arguments::try_parse_from(arguments) {
+    let outcome = match Arguments::try_parse_from(&arguments) {
         Ok(arguments) => dispatch(arguments.command.unwrap_or(Command::Demo(demo::Options::default()))),
         // Help and version are not errors.
         Err(help) if !help.use_stderr() => {
@@ -115,7 +118,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Err(Failure::Input(missing_command(&first)))
         }
         Err(error) => {
-            let message = one_line(&error.to_string(), &help_of(&first));
+            let message = one_line(&error.to_string(), &help_of(&arguments));
             // Exit code 2 of `sim` is kept for findings.
             Err(if first == "sim" { Failure::Machine(message) } else { Failure::Input(message) })
         }
@@ -153,12 +156,16 @@ fn missing_command(name: &str) -> String {
     format!("`{name}` takes a command, and none was given; expected one of {}", names.join(", "))
 }
 
-/// Where the options stand of what the user meant to call.
-fn help_of(command: &str) -> String {
-    match Arguments::command().find_subcommand(command) {
-        Some(command) => format!("tilewright {} --help", command.get_name()),
-        None => "tilewright --help".to_owned(),
+/// Where the options stand of what the user meant to call: the commands that the arguments begin with.
+fn help_of(arguments: &[OsString]) -> String {
+    let all = Arguments::command();
+    let (mut found, mut text) = (&all, all.get_name().to_owned());
+    for argument in arguments.iter().skip(1) {
+        let Some(inner) = found.find_subcommand(argument) else { break };
+        text = format!("{text} {}", inner.get_name());
+        found = inner;
     }
+    text + " --help"
 }
 
 /// The first paragraph of a message as one line, without the word `error:`.

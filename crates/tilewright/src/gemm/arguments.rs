@@ -319,14 +319,11 @@ fn check_extras(device: &Device, problem: &Problem, arguments: &Arguments) -> Re
         };
         if buffer.alignment() < aligned && needed > 0 {
             let found = format!("an address that is a multiple of {} bytes", buffer.alignment());
-            let remedy = match &operand.shape {
-                Shape::Matrix(_) => format!("say `alignment: {}` in its placement", buffer.alignment()),
-                _ => format!(
-                    "plan with `alignment_of(\"{}\", {})`, or run with a `Planner`, which looks",
-                    operand.name,
-                    buffer.alignment()
-                ),
-            };
+            let remedy = format!(
+                "plan with `alignment_of(\"{}\", {})`, or run with a `Planner`, which looks",
+                operand.name,
+                buffer.alignment()
+            );
             return Err(Error::argument(
                 argument,
                 found,

@@ -1,7 +1,7 @@
 //! [`Gemm`]: says which product is wanted, step by step.
 
 use tilewright_hardware::Element;
-use tilewright_kernels::gemm::epilogue::{Epilogue, ExtraOperand, Shape};
+use tilewright_kernels::gemm::epilogue::Epilogue;
 use tilewright_kernels::gemm::{
     self, Accumulation, Algorithm, Batching, Candidate, GemmError, Placement, Problem, Storage, Types,
 };
@@ -204,7 +204,7 @@ impl Gemm {
         self
     }
 
-    /// Bytes that the address of a vector of the epilogue is a multiple of, if fewer than 16. Matrices say it in their placement.
+    /// Bytes that the address of an operand of the epilogue is a multiple of, if fewer than 16.
     #[must_use]
     pub fn alignment_of(mut self, name: &str, alignment: u32) -> Gemm {
         self.extras.retain(|(known, _)| known != name);
@@ -273,25 +273,21 @@ impl Gemm {
         self.check_alignments()?;
         problem.epilogue = problem.epilogue.widened(&problem, |operand| {
             let said = self.extras.iter().find(|(name, _)| *name == operand.name);
-            said.map_or(WIDEST, |&(_, alignment)| alignment.min(WIDEST))
+            said.map_or(Placement::ALIGNED, |&(_, alignment)| alignment)
         });
         Ok(problem)
     }
 
-    /// Whether what was said of the addresses of vectors is about vectors of the epilogue, and possible.
+    /// Whether what was said of the addresses of operands is about operands of the epilogue, and possible.
     fn check_alignments(&self) -> Result<(), Error> {
         let operands = self.epilogue.operands();
         for (name, alignment) in &self.extras {
             let argument = format!("the alignment of operand `{name}`");
-            let Some(operand) = operands.iter().find(|operand| operand.name == *name) else {
+            if !operands.iter().any(|operand| operand.name == *name) {
                 let known: Vec<&str> = operands.iter().map(|operand| operand.name.as_str()).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 let expected = format!("one of the epilogue's operands: {known}");
                 return Err(Error::argument(argument, "no such operand", expected, "check the name"));
-            };
-            if is_matrix(operand) {
-                let remedy = "say `alignment` in its placement";
-                return Err(Error::argument(argument, "a matrix", "a vector", remedy));
             }
             if !alignment.is_power_of_two() {
                 let remedy = "say which power of two the address is a multiple of";
@@ -385,10 +381,14 @@ impl Gemm {
         }
         let operands = self.epilogue.operands();
         for (name, buffer) in &arguments.extras {
-            let vector = |operand: &ExtraOperand| operand.name == *name && !is_matrix(operand);
-            let said = self.extras.iter().any(|(known, _)| known == name);
-            if !said && buffer.alignment() < WIDEST && operands.iter().any(vector) {
-                gemm.extras.push((name.clone(), buffer.alignment()));
+            let found = buffer.alignment();
+            // A name that is none of the epilogue's is refused when it runs.
+            if found >= WIDEST || !operands.iter().any(|operand| operand.name == *name) {
+                continue;
+            }
+            match gemm.extras.iter_mut().find(|(known, _)| known == name) {
+                Some((_, said)) => *said = found.min(*said),
+                None => gemm.extras.push((name.clone(), found)),
             }
         }
         gemm
@@ -427,10 +427,6 @@ fn choose(
         }
     }
     Ok(Kernels { chosen, recipe, candidates })
-}
-
-fn is_matrix(operand: &ExtraOperand) -> bool {
-    matches!(operand.shape, Shape::Matrix(_))
 }
 
 /// Memory for elements whose type is a value.

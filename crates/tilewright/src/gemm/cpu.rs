@@ -1,7 +1,7 @@
 //! Products by this computer's own instructions: the crate `gemm` multiplies, all cores take part.
 //!
 //! Factors become f32 (f64 stays what it is), which the 16-bit and 8-bit types do without loss; tf32 is rounded to ten bits of
-//! mantissa first, as the copy engine does. Products of 8-bit integers are exact: f32 holds their sums over a few hundred steps
+//! mantissa first, as Hopper's copy engine does. Products of 8-bit integers are exact: f32 holds their sums over a few hundred steps
 //! of k, and those are added as integers, which wrap around as on a GPU.
 //!
 //! Sums of floats are added in another order than on a GPU, so that results differ in the last bits.
@@ -14,8 +14,8 @@ use tilewright_hardware::Element;
 use tilewright_kernels::gemm::epilogue::{
     Access, ExtraOperand, HostNumber, HostOperands, Reference, Shape, decode as get, encode as put,
 };
-use tilewright_kernels::gemm::{Batching, Problem, Storage};
-use tilewright_lang::{E4m3, E5m2, bf16, f16};
+use tilewright_kernels::gemm::{Batching, Problem, Storage, Types};
+use tilewright_lang::{E4m3, E5m2, bf16, f16, nearest_bf16, nearest_f16};
 use tilewright_sim::{SimError, Simulator};
 
 use super::Error;
@@ -141,9 +141,9 @@ impl Real for f32 {
         match element {
             Element::F32 => return borrowed(bytes),
             Element::TF32 => converted(bytes, |x: f32| {
-                // To the nearest; of two, away from zero. Infinity stays, and the payload of a NaN does not matter.
+                // To the nearest; of two, to the even one. Infinity stays, and the payload of a NaN does not matter.
                 let bits = x.to_bits();
-                if x.is_finite() { f32::from_bits((bits + 0x1000) & !0x1fff) } else { x }
+                if x.is_finite() { f32::from_bits((bits + 0xfff + (bits >> 13 & 1)) & !0x1fff) } else { x }
             }),
             Element::BF16 => converted(bytes, bf16::to_f32),
             Element::F16 => converted(bytes, f16::to_f32),
@@ -342,6 +342,8 @@ impl Member<'_> {
         let (problem, arguments, reference, member) =
             (self.problem, self.arguments, self.reference, self.member);
         let [_, _, d, c] = matrices(problem);
+        // Only factors are rounded to tf32.
+        let c = Matrix { element: Types::in_memory(c.element), ..c };
         let given = arguments.c.as_ref().filter(|_| problem.epilogue.reads_c());
         let c = given.map(|buffer| self.read::<R>(&c, buffer)).transpose().map_err(DeviceError::from)?;
         // Its own, since memory is written while it is read.
@@ -470,8 +472,8 @@ fn multiply<R: Real>(
 fn bytes_of<R: Real>(values: &[R], element: Element) -> Vec<u8> {
     match element {
         Element::F64 => bytes(values, R::into),
-        Element::BF16 => bytes(values, |x| bf16::from_f64(x.into())),
-        Element::F16 => bytes(values, |x| f16::from_f64(x.into())),
+        Element::BF16 => bytes(values, |x| nearest_bf16(x.into())),
+        Element::F16 => bytes(values, |x| nearest_f16(x.into())),
         Element::I32 => bytes(values, |x| x.into().round_ties_even() as i32),
         Element::I8 => bytes(values, |x| x.into().round_ties_even() as i8),
         Element::U8 => bytes(values, |x| x.into().round_ties_even() as u8),

@@ -157,7 +157,8 @@ pub(super) fn count(n: usize) -> f64 {
 
 /// The sum of numbers, in f64.
 pub(super) fn sum(numbers: impl Iterator<Item = f32>) -> f64 {
-    numbers.map(f64::from).sum()
+    // That of nothing would be minus zero.
+    0.0 + numbers.map(f64::from).sum::<f64>()
 }
 
 /// The largest number; NaN if there is one, minus infinity if there is nothing.

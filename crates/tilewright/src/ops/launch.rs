@@ -21,21 +21,25 @@ pub(super) const STEP: u32 = 4096;
 pub(super) struct Key {
     name: &'static str,
     elements: [Option<Element>; 3],
-    settings: [u32; 2],
+    settings: [u32; 3],
     tiling: Tiling,
 }
 
-/// A kernel by its name, up to three types, up to two settings, and its tile.
-pub(super) fn key(
+/// A kernel by its name, up to three types, up to three settings, and its tile.
+pub(super) fn key<const E: usize, const S: usize>(
     name: &'static str,
-    elements: &[Element],
-    settings: &[u32],
+    elements: &[Element; E],
+    settings: &[u32; S],
     tiling: impl Into<Tiling>,
 ) -> Key {
-    let tiling = tiling.into();
-    let element = |i: usize| elements.get(i).copied();
-    let setting = |i: usize| settings.get(i).copied().unwrap_or(0);
-    Key { name, elements: [element(0), element(1), element(2)], settings: [setting(0), setting(1)], tiling }
+    // What a key has no room for must not be left out: two kernels would pass for one.
+    const { assert!(E <= 3 && S <= 3) };
+    Key {
+        name,
+        elements: std::array::from_fn(|i| elements.get(i).copied()),
+        settings: std::array::from_fn(|i| settings.get(i).copied().unwrap_or(0)),
+        tiling: tiling.into(),
+    }
 }
 
 /// The tile of a program that holds whole rows; nothing if rows are too long for the device.

@@ -4,7 +4,8 @@
 //! `x + residual`.
 //!
 //! * The sum `x + residual` is kept in f32 for the norm, and rounded once where it is stored.
-//! * NaN or infinity in a row makes the row NaN. A row of equal numbers is `bias` where `epsilon` is above zero.
+//! * NaN or infinity in a row makes the row NaN. A row of equal numbers is `bias` where `epsilon` is above zero: on the CPU
+//!   exactly; of kernels, which add up in f32, the mean of numbers `x` may be some last digits off, and results by `2^-20 |x weight| / sqrt(epsilon)`.
 //! * Kernels square in f32: where numbers are farther than about 1e19 from the mean the variance is infinite, and the row becomes `bias`. The
 //!   CPU squares in f64, which is right for all.
 //! * No rows: nothing is written but gradients of weights and biases, which are 0. No columns: nothing is written.

@@ -158,7 +158,7 @@ impl Reduce {
 
     fn of(self, numbers: &[f32]) -> f64 {
         let all = || numbers.iter().copied();
-        let squares = || all().map(|x| f64::from(x) * f64::from(x)).sum::<f64>();
+        let squares = || 0.0 + all().map(|x| f64::from(x) * f64::from(x)).sum::<f64>();
         match self {
             Reduce::Sum => sum(all()),
             Reduce::Mean => sum(all()) / count(numbers.len()),

@@ -52,7 +52,8 @@ impl Operator {
     ///
     /// A pack made this way serves dense matrices with 1024 elements or more, of any number of rows, and the operator's plain settings, which
     /// [`summary`](Operator::summary) tells. For others the operator itself is called on the recorder's device; so are reductions of a few
-    /// long rows and of whole matrices, which programs share by how many rows there are, in too many ways.
+    /// long rows and of whole matrices, which programs share by how many rows there are, in too many ways, and causal softmax of more than
+    /// 65535 matrices.
     ///
     /// # Errors
     /// If there is no such type or no kernel for so many columns.
@@ -197,8 +198,10 @@ fn log_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 fn causal_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
     let [x, y, dx] = on.matrices::<T, 3>()?;
     let positions = on.alloc(on.rows)?;
+    // One matrix, and many.
     let causal = Softmax::new().causal(on.rows);
     causal.run(on.device, &x, &y)?;
+    Softmax::new().causal(1).run(on.device, &x, &y)?;
     Softmax::new().positions(&positions).run(on.device, &x, &y)?;
     if_any(causal.backward(on.device, &y, &x, &dx))
 }
@@ -317,8 +320,13 @@ fn transposed<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 
 fn permuted<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
     let [x, y] = on.matrices::<T, 2>()?;
-    let heads = on.columns.checked_div(on.head()).unwrap_or(0);
-    permute(on.device, &x.buffer, &[on.rows, heads, on.head()], &[1, 0, 2], &y.buffer)
+    let heads = on.columns / on.head();
+    // A single token has code of its own.
+    for rows in [on.rows, 1] {
+        let (x, y) = (x.buffer.slice(..rows * on.columns)?, y.buffer.slice(..rows * on.columns)?);
+        permute(on.device, &x, &[rows, heads, on.head()], &[1, 0, 2], &y)?;
+    }
+    Ok(())
 }
 
 fn embedded<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {

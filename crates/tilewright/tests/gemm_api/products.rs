@@ -309,3 +309,64 @@ fn the_simulator_plans_for_the_chip_that_it_is() {
     let hopper = gemm.configuration("hopper 128x256x128B c2x1 s4 coop2 m8").plan(&ampere).unwrap_err();
     assert!(hopper.to_string().contains("sm_90a"), "{hopper}");
 }
+
+/// Numbers beside the middle of two results go to the nearer one, and of two to the even one, whoever converts them, in D and elsewhere.
+#[test]
+fn results_are_the_nearest_on_every_device() {
+    use Element::{BF16, F16, F64};
+    for device in available() {
+        for (element, digits) in [(BF16, 8), (F16, 11)] {
+            let tie = 2f64.powi(-digits);
+            // The middle between 1 and the next number, and a little to both sides.
+            for (value, up) in
+                [(1.0 + tie, false), (1.0 + tie + 2f64.powi(-30), true), (1.0 + tie - 2f64.powi(-30), false)]
+            {
+                let (a, b) = (device.upload(&[value]).unwrap(), device.upload(&[1.0f64]).unwrap());
+                let bits = match (element, up) {
+                    (BF16, _) => 0x3f80 + u16::from(up),
+                    _ => 0x3c00 + u16::from(up),
+                };
+                let d = Gemm::new(1, 1, 1).types(Types::of(F64).with_result(element)).run(&device, &a, &b);
+                let d = d.unwrap();
+                let found = match element {
+                    BF16 => d.to_vec::<bf16>().unwrap()[0].to_bits(),
+                    _ => d.to_vec::<f16>().unwrap()[0].to_bits(),
+                };
+                assert_eq!(found, bits, "{value} as {element} on {}", device.name());
+            }
+            // The same of f32, stored beside D.
+            let value = 1.0 + 2f32.powi(-digits) + 2f32.powi(-22);
+            let (a, b) = (device.upload(&[value]).unwrap(), device.upload(&[1.0f32]).unwrap());
+            let store = Epilogue::new().store("aux", element, Placement::dense(Storage::RowMajor, 1, 1));
+            let plan = Gemm::new(1, 1, 1).element::<f32>().epilogue(store).plan(&device).unwrap();
+            let (d, aux) = (device.alloc::<f32>(1).unwrap(), device.alloc::<u16>(1).unwrap());
+            let aux = DynBuffer::from(&aux).reinterpreted(element);
+            plan.run(&Arguments::new(&a, &b, &d).extra("aux", &aux)).unwrap();
+            let found = aux.reinterpreted(Element::U16).to_vec::<u16>().unwrap()[0];
+            assert_eq!(
+                found,
+                if element == BF16 { 0x3f81 } else { 0x3c01 },
+                "{element} on {}",
+                device.name()
+            );
+        }
+    }
+}
+
+/// Factors of tf32 lose digits; what is added to their sums is f32.
+#[test]
+fn only_factors_are_rounded_to_tf32() {
+    use Element::{F32, TF32};
+    for device in available() {
+        let zero = device.upload(&[0.0f32]).unwrap();
+        let c = device.upload(&[1.0 + f32::EPSILON]).unwrap();
+        for d in [F32, TF32] {
+            let types = Types { c: TF32, d, ..Types::of(TF32) };
+            let gemm = Gemm::new(1, 1, 1).types(types).epilogue(Epilogue::linear());
+            let out = device.alloc::<f32>(1).unwrap();
+            let arguments = Arguments::new(&zero, &zero, &out).c(&c).scalar("alpha", 1.0).scalar("beta", 1.0);
+            gemm.plan(&device).unwrap().run(&arguments).unwrap();
+            assert_eq!(out.to_vec().unwrap(), [1.0 + f32::EPSILON], "{}", device.name());
+        }
+    }
+}

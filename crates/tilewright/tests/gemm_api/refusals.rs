@@ -248,18 +248,26 @@ fn distances_beyond_all_memory_are_refused_or_do_not_matter() {
         let d = strides.run(&device, &a, &b).unwrap();
         assert_eq!(d.to_vec::<f32>().unwrap(), [2.0; 4]);
         let error = refusal(strides.batch(2).run(&device, &a, &b));
-        assert!(error.starts_with("a batch stride is 18446744073709551615, expected at most"), "{error}");
+        assert_eq!(
+            error,
+            "matrix A (2 x 2, row-major): the batch stride is 18446744073709551615, expected at most 1152921504606846976; \
+             copy it to where its elements lie closer together"
+        );
         // Extents that do not fit are refused as well, not cut to what would.
         let vast = Placement::dense(Storage::ColumnMajor, (1 << 40) + 2, usize::MAX);
         let error =
             refusal(gemm.clone().epilogue(Epilogue::new().residual("x", Element::F32, vast)).plan(&device));
-        assert!(error.starts_with("a leading dimension is 1099511627778, expected"), "{error}");
+        let start =
+            "operand `x` (2 x 2, column-major): the leading dimension is 1099511627778, expected at most";
+        assert!(error.starts_with(start), "{error}");
         let far = Placement::dense(Storage::RowMajor, 2, 2).with_leading(usize::MAX);
         for epilogue in
             [Epilogue::new().residual("x", Element::F32, far), Epilogue::new().store("x", Element::F32, far)]
         {
             let error = refusal(gemm.clone().epilogue(epilogue).plan(&device));
-            assert!(error.starts_with("a leading dimension is 18446744073709551615, expected"), "{error}");
+            let start =
+                "operand `x` (2 x 2, row-major): the leading dimension is 18446744073709551615, expected";
+            assert!(error.starts_with(start), "{error}");
         }
         for stride in [1 << 59, 1 << 60, usize::MAX] {
             let operand = ExtraOperand::new("t", Element::F64, Shape::PerRow).each_batch(stride);
@@ -269,7 +277,8 @@ fn distances_beyond_all_memory_are_refused_or_do_not_matter() {
             let d = device.alloc::<f32>(80).unwrap();
             let error = plan.and_then(|plan| plan.run(&Arguments::new(&a, &b, &d).extra("t", &t)));
             let error = refusal(error);
-            let (large, small) = ("a batch stride is 18446744073709551615", "operand `t`: found 64 elements");
+            let large = "operand `t`: the batch stride is 18446744073709551615, expected at most";
+            let small = "operand `t`: found 64 elements";
             assert!(error.starts_with(if stride == usize::MAX { large } else { small }), "{error}");
         }
     }
@@ -299,10 +308,33 @@ fn what_was_not_understood_is_said() {
         "the alignment of operand `unknown`: found no such operand, expected one of the epilogue's operands: b, x; \
          check the name"
     );
-    assert!(aligned("x", 4).ends_with("found a matrix, expected a vector; say `alignment` in its placement"));
     for bytes in [0, 3] {
         let expected = format!("the alignment of operand `b`: found {bytes}, expected a power of two; ");
         assert!(aligned("b", bytes).starts_with(&expected), "{}", aligned("b", bytes));
     }
-    gemm.alignment_of("b", 4).plan(&device).unwrap();
+    gemm.alignment_of("b", 4).alignment_of("x", 4).plan(&device).unwrap();
+}
+
+/// More than addresses are multiples of was promised, of vectors and matrices: whoever sees the addresses goes by these.
+#[test]
+fn planners_look_at_the_addresses_of_all_operands() {
+    for device in available() {
+        let values: Vec<f32> = (0..17u8).map(f32::from).collect();
+        let (ones, odd) = (device.upload(&[1.0f32; 16]).unwrap(), device.upload(&values).unwrap());
+        let odd = odd.slice(1..).unwrap();
+        let dense = Placement::dense(Storage::RowMajor, 4, 4);
+        let epilogue = Epilogue::new().bias_per_column("b", Element::F32).residual("x", Element::F32, dense);
+        let gemm = Gemm::new(4, 4, 4).element::<f32>().epilogue(epilogue).alignment_of("b", 16);
+        let d = device.alloc::<f32>(16).unwrap();
+        let arguments = Arguments::new(&ones, &ones, &d).extra("b", &odd).extra("x", &odd);
+        Planner::new(&device).run(&gemm, &arguments).unwrap();
+        let expected: Vec<f32> = (0..16).map(|i| 4.0 + values[1 + i % 4] + values[1 + i]).collect();
+        assert_eq!(d.to_vec().unwrap(), expected);
+        let error = refusal(gemm.alignment_of("b", 4).plan(&device).unwrap().run(&arguments));
+        assert_eq!(
+            error,
+            "operand `x`: found an address that is a multiple of 4 bytes, expected a multiple of 16, as planned; \
+             plan with `alignment_of(\"x\", 4)`, or run with a `Planner`, which looks"
+        );
+    }
 }

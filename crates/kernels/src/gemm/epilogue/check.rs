@@ -5,7 +5,7 @@ use tilewright_hardware::Element;
 use super::Epilogue;
 use super::expr::{Access, Expr, ExtraOperand, How, Pick, Shape};
 use crate::gemm::GemmError;
-use crate::gemm::problem::{LARGEST_STRIDE, Problem, Storage};
+use crate::gemm::problem::{LARGEST_STRIDE, Problem, Storage, check_distance};
 
 /// Elements that operands can have.
 const ELEMENTS: [Element; 6] =
@@ -215,9 +215,9 @@ fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmEr
         );
         return Err(GemmError::Epilogue { reason });
     }
-    if problem.batch > 1 && operand.batch_stride > LARGEST_STRIDE {
-        let (what, found) = ("a batch stride", operand.batch_stride);
-        return Err(GemmError::TooLarge { what, found, limit: LARGEST_STRIDE });
+    if problem.batch > 1 {
+        let matrix = || format!("operand `{name}`");
+        check_distance("the batch stride", operand.batch_stride, LARGEST_STRIDE, matrix)?;
     }
     let widest = operand.widest(problem, operand.alignment());
     if !operand.width.is_power_of_two() || operand.width > widest.max(1) {
@@ -245,11 +245,9 @@ fn check_operand(operand: &ExtraOperand, problem: &Problem) -> Result<(), GemmEr
         Storage::RowMajor => columns,
         Storage::ColumnMajor => rows,
     };
-    placement.check_distances(problem.batch)?;
-    let wrong = |what, found, expected| {
-        let matrix = format!("operand `{name}` ({rows} x {columns}, {})", placement.storage);
-        Err(GemmError::Matrix { matrix, what, found, expected })
-    };
+    let matrix = || format!("operand `{name}` ({rows} x {columns}, {})", placement.storage);
+    placement.check_distances(problem.batch, matrix)?;
+    let wrong = |what, found, expected| Err(GemmError::Matrix { matrix: matrix(), what, found, expected });
     if placement.leading < u64::from(contiguous.max(1)) {
         return wrong("the leading dimension", placement.leading, format!("at least {}", contiguous.max(1)));
     }

@@ -173,6 +173,15 @@ impl ExtraOperand {
         }
     }
 
+    /// The same where the address is known to be a multiple of so many bytes only. Vectors need no more than what they are accessed by.
+    pub(super) fn with_alignment(&self, alignment: u32) -> ExtraOperand {
+        let mut operand = self.clone();
+        if let Shape::Matrix(placement) = &mut operand.shape {
+            placement.alignment = placement.alignment.min(alignment);
+        }
+        operand
+    }
+
     /// The width that follows from the problem, if the address is known to be a multiple of so many bytes.
     pub(super) fn widest(&self, problem: &Problem, alignment: u32) -> u32 {
         let placement = match self.shape {

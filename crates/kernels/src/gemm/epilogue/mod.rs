@@ -397,14 +397,16 @@ impl Epilogue {
     }
 
     /// The same with operands that are accessed as widely as the problem allows: `alignment` says for each how many bytes its
-    /// address is known to be a multiple of (for matrices their placement does). [`ExtraOperand::alignment`] of the result is what runs
-    /// must then give. Without this everything but the inside of matrices is accessed element by element.
+    /// address is known to be a multiple of (of matrices, if it is fewer than their placement says). [`ExtraOperand::alignment`] of the
+    /// result is what runs must then give. Without this everything but the inside of matrices is accessed element by element.
     #[must_use]
     pub fn widened(&self, problem: &Problem, alignment: impl Fn(&ExtraOperand) -> u32) -> Epilogue {
         let described = self.operands();
         let wide = |operand: &ExtraOperand| {
             let known = described.iter().find(|known| known.name == operand.name).unwrap_or(operand);
-            ExtraOperand { width: known.widest(problem, alignment(known)), ..operand.clone() }
+            let alignment = alignment(known);
+            let lowered = known.with_alignment(alignment);
+            ExtraOperand { width: lowered.widest(problem, alignment), ..operand.with_alignment(alignment) }
         };
         self.result.with_parts(&wide, &|pick| *pick).into()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use half::{bf16, f16};
 use tilewright_hardware::Element;
-use tilewright_lang::{E4m3, E5m2};
+use tilewright_lang::{E4m3, E5m2, nearest_bf16, nearest_f16};
 
 use super::Epilogue;
 use super::expr::{Access, ExtraOperand};
@@ -242,8 +242,8 @@ pub fn encode(element: Element, bytes: &mut [u8], index: u64, value: f64) {
     let word = match element {
         Element::F64 => value.to_bits(),
         Element::F32 | Element::TF32 => u64::from((value as f32).to_bits()),
-        Element::BF16 => u64::from(bf16::from_f64(value).to_bits()),
-        Element::F16 => u64::from(f16::from_f64(value).to_bits()),
+        Element::BF16 => u64::from(nearest_bf16(value).to_bits()),
+        Element::F16 => u64::from(nearest_f16(value).to_bits()),
         Element::E4M3 => u64::from(E4m3::from_f64(value).0),
         Element::E5M2 => u64::from(E5m2::from_f64(value).0),
         Element::I8 => u64::from((whole as i8).cast_unsigned()),

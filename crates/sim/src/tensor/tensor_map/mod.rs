@@ -8,8 +8,8 @@
 //! A box lies in shared memory row after row: without gaps, or with a swizzle at multiples of its span, also where a row is shorter. The
 //! swizzle is an exclusive-or on the whole address, whatever address the box starts at.
 //!
-//! Interleaved layouts are not supported. A copy moves bytes as they are: the rounding of `tf32` and the flushing of
-//! subnormals of the `ftz` types are not done.
+//! Interleaved layouts are not supported. Which bytes go where is decided here; that elements of `tf32` are rounded, by whoever copies
+//! them. Subnormals of the `ftz` types are not flushed.
 
 use tilewright_hardware::{OobFill, SwizzleMode};
 use tilewright_ptx::Type;

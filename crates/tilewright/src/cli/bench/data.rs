@@ -6,7 +6,7 @@
 
 use tilewright::device::{Buffer, DeviceError};
 use tilewright::hardware::Element;
-use tilewright::lang::{E4m3, bf16, f16};
+use tilewright::lang::{E4m3, bf16, f16, nearest_bf16, nearest_f16};
 
 /// The longest pattern, in elements: a prime.
 const PERIOD: usize = 1_048_573;
@@ -108,8 +108,8 @@ impl Random {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded to the type")]
 pub(super) fn encode(element: Element, value: f64) -> Vec<u8> {
     match element {
-        Element::BF16 => bf16::from_f64(value).to_le_bytes().to_vec(),
-        Element::F16 => f16::from_f64(value).to_le_bytes().to_vec(),
+        Element::BF16 => nearest_bf16(value).to_le_bytes().to_vec(),
+        Element::F16 => nearest_f16(value).to_le_bytes().to_vec(),
         Element::F32 => (value as f32).to_le_bytes().to_vec(),
         Element::F64 => value.to_le_bytes().to_vec(),
         Element::I32 => (value as i32).to_le_bytes().to_vec(),

@@ -32,7 +32,7 @@ pub(super) struct Options {
     /// How the factors lie, as BLAS says it: tn, nn, tt, nt; several with commas
     #[arg(long, value_delimiter = ',', default_value = "tn")]
     layout: Vec<Layout>,
-    /// What happens to the sums: none, bias, relu, gelu, bias+relu, bias+gelu; several with commas
+    /// What happens to the sums: none, bias, relu, gelu (by tanh, as cuBLASLt has it), bias+relu, bias+gelu; several with commas
     #[arg(long, value_delimiter = ',', default_value = "none")]
     epilogue: Vec<Finish>,
     /// Extents MxNxK, with *BATCH for batches and +PAD for gaps between lines; several with commas

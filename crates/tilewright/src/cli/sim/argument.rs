@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use tilewright::device::simulated_map;
 use tilewright::hardware::{Element, SwizzleMode, TensorMapSpec};
+use tilewright::lang::{nearest_bf16, nearest_f16};
 use tilewright::sim::{Arg, Buffer, Parameter, Simulator, TensorMap};
 
 use super::super::npy::{self, Array};
@@ -164,8 +165,8 @@ fn scalar(ty: &str, text: &str) -> Result<Written, String> {
         "bf16" if is_bits => ("bf16", bytes!(u16)),
         "f32" if is_bits => ("f32", bytes!(u32)),
         "f64" if is_bits => ("f64", bytes!(u64)),
-        "f16" => ("f16", float().map(|value| half::f16::from_f64(value).to_le_bytes().to_vec())),
-        "bf16" => ("bf16", float().map(|value| half::bf16::from_f64(value).to_le_bytes().to_vec())),
+        "f16" => ("f16", float().map(|value| nearest_f16(value).to_le_bytes().to_vec())),
+        "bf16" => ("bf16", float().map(|value| nearest_bf16(value).to_le_bytes().to_vec())),
         "f32" => ("f32", text.parse::<f32>().ok().map(|value| value.to_le_bytes().to_vec())),
         "f64" => ("f64", float().map(|value| value.to_le_bytes().to_vec())),
         _ => return Err(format!("found `{ty}:`, expected one of {FORMS}")),
