@@ -412,7 +412,11 @@ mod tests {
                             }
                         }
                         Err(error) => assert!(
-                            matches!(error, GemmError::TooManyTiles { .. } | GemmError::TooLarge { .. }),
+                            matches!(
+                                error,
+                                GemmError::TooManyTiles { .. }
+                                    | GemmError::Matrix { what: "the batch stride", .. }
+                            ),
                             "{m} x {n} x {k}, {batch}: {error}"
                         ),
                     }

@@ -427,18 +427,18 @@ mod tests {
         let narrow = Placement { leading: 5, ..Placement::dense(Storage::RowMajor, 4, 6) };
         assert_eq!(
             message(Epilogue::new().residual("x", BF16, narrow), Types::of(BF16)),
-            "operand `x` (4 x 6, RowMajor): the leading dimension is 5, expected at least 6"
+            "operand `x` (4 x 6, row-major): the leading dimension is 5, expected at least 6"
         );
         let odd = Placement { alignment: 2, ..Placement::dense(Storage::RowMajor, 4, 6) };
         assert_eq!(
             message(Epilogue::new().residual("x", F32, odd), Types::of(BF16)),
-            "operand `x` (4 x 6, RowMajor): the alignment is 2, expected a power of two, 4 at least"
+            "operand `x` (4 x 6, row-major): the alignment is 2, expected a power of two, 4 at least"
         );
         let shared = Placement { batch_stride: 0, ..Placement::dense(Storage::ColumnMajor, 4, 6) };
         assert_eq!(message(Epilogue::new().residual("x", F32, shared), Types::of(BF16)), "fine");
         assert_eq!(
             message(Epilogue::new().store("x", F32, shared), Types::of(BF16)),
-            "operand `x` (4 x 6, ColumnMajor): the batch stride is 0, expected one that keeps members apart, since they are written: 24, or another at which no two \
+            "operand `x` (4 x 6, column-major): the batch stride is 0, expected one that keeps members apart, since they are written: 24, or another at which no two \
              share an element"
         );
     }

@@ -530,12 +530,14 @@ mod tests {
         assert_eq!(width(64, column().each_batch(66), 256), 2);
         assert_eq!(width(64, ExtraOperand::new("x", F32, Shape::PerRow), 16), 4);
         assert_eq!(width(64, ExtraOperand::new("x", F32, Shape::One), 16), 1);
-        let matrix = |n, leading, storage| {
+        let aligned = |n, leading, storage, alignment| {
             let placement = Placement { leading, ..Placement::dense(storage, 24, n as usize) };
-            width(n, ExtraOperand::new("x", BF16, Shape::Matrix(placement)), 1)
+            width(n, ExtraOperand::new("x", BF16, Shape::Matrix(placement)), alignment)
         };
+        let matrix = |n, leading, storage| aligned(n, leading, storage, 256);
         assert_eq!(matrix(64, 64, Storage::RowMajor), 8);
         assert_eq!(matrix(64, 66, Storage::RowMajor), 2);
+        assert_eq!([8, 4, 2].map(|alignment| aligned(64, 64, Storage::RowMajor, alignment)), [4, 2, 1]);
         // The lines are long enough, but the last one ends in the middle of an access.
         assert_eq!(matrix(62, 64, Storage::RowMajor), 2);
         assert_eq!(matrix(61, 24, Storage::ColumnMajor), 8);
