@@ -603,6 +603,9 @@ impl Cluster {
         }
         let Some((epoch, phase)) = self.stamp(target, mbarrier) else { return };
         if env.options.check {
+            // Its completion has release semantics (PTX ISA, `st.async`, `red.async`): who waits knows what the thread did before.
+            let know = warp.clock.release(1 << lane);
+            self.know_of(target, mbarrier, &know);
             let kind = if combine.is_some() { AccessKind::Atomic } else { AccessKind::Write };
             self.async_shared(env, warp, at, lane, to.0, to.1, index(data.len()), kind, epoch);
             self.add_visitor(to.0, epoch, at.op);

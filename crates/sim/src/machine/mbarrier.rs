@@ -428,6 +428,13 @@ impl Cluster {
         self.settle(block, offset);
     }
 
+    /// Who waits for the phase that is running will know this.
+    pub(crate) fn know_of(&mut self, block: usize, offset: u32, know: &Knowledge) {
+        if let Some(mbar) = self.blocks[block].mbarriers.get_mut(&offset) {
+            mbar.gathered.join(know);
+        }
+    }
+
     /// One more arrival is pending: `cp.async.mbarrier.arrive` without `.noinc`.
     pub(crate) fn one_more(&mut self, block: usize, offset: u32) {
         if let Some(mbar) = self.blocks[block].mbarriers.get_mut(&offset) {

@@ -11,7 +11,8 @@
 use std::ops::Range;
 
 use tilewright_ir::{
-    Align, Bytes, Cmp, Element, Flags, Func, Op, Opcode, Order, Region, Space, Special, Type, Value,
+    Align, Bytes, Cmp, Element, FenceProxy, Flags, Func, Op, Opcode, Order, Region, Space, Special, Type,
+    Value,
 };
 
 use super::Lowering;
@@ -85,11 +86,14 @@ impl Lowering<'_> {
         self.scratch.all_met();
     }
 
-    /// Says that blocks are about to write to a piece of each other's memory: all of them run, and nobody reads there any more.
+    /// Says that blocks are about to write to a piece of each other's memory: all of them run, nobody reads there any more, and what threads
+    /// have stored there comes before what is sent there.
     pub(super) fn touch_remote(&mut self, piece: &Range<u32>) {
         self.await_others();
         if self.scratch.meets_remote(piece) {
+            self.push(Opcode::FenceProxy, [], [FenceProxy::AsyncShared.into()], []);
             self.cluster_barrier();
+            self.scratch.all_known();
         }
         self.scratch.use_by_others(piece);
     }

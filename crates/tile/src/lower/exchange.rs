@@ -31,6 +31,8 @@ pub(super) struct Scratch {
     pub(super) announced: bool,
     /// What blocks have written to or read since they all met last: each other's memory, or their own up to their last barrier.
     remote: Vec<Range<u32>>,
+    /// What threads have stored to since a fence that made this known to asynchronous stores.
+    stored: Vec<Range<u32>>,
     /// What this program did to global memory since its threads met last.
     global: Vec<Touched>,
 }
@@ -40,6 +42,7 @@ pub(super) struct Scratch {
 pub(super) struct State {
     pending: Vec<(Range<u32>, bool)>,
     remote: Vec<Range<u32>>,
+    stored: Vec<Range<u32>>,
     global: Vec<Touched>,
 }
 
@@ -130,12 +133,17 @@ const TURN: u32 = 24 * 1024;
 
 impl Scratch {
     pub(super) fn state(&self) -> State {
-        State { pending: self.pending.clone(), remote: self.remote.clone(), global: self.global.clone() }
+        State {
+            pending: self.pending.clone(),
+            remote: self.remote.clone(),
+            stored: self.stored.clone(),
+            global: self.global.clone(),
+        }
     }
 
     pub(super) fn restore(&mut self, state: State) {
-        let State { pending, remote, global } = state;
-        (self.pending, self.remote, self.global) = (pending, remote, global);
+        let State { pending, remote, stored, global } = state;
+        (self.pending, self.remote, self.stored, self.global) = (pending, remote, stored, global);
     }
 
     /// Bytes that exchanges take.
@@ -145,10 +153,16 @@ impl Scratch {
 
     /// What may have happened where several ways meet.
     pub(super) fn join(&mut self, states: Vec<State>) {
-        (self.pending, self.remote, self.global) = (Vec::new(), Vec::new(), Vec::new());
+        self.restore(State {
+            pending: Vec::new(),
+            remote: Vec::new(),
+            stored: Vec::new(),
+            global: Vec::new(),
+        });
         for state in states {
             add(&mut self.pending, state.pending);
             add(&mut self.remote, state.remote);
+            add(&mut self.stored, state.stored);
             add(&mut self.global, state.global);
         }
     }
@@ -157,6 +171,7 @@ impl Scratch {
     pub(super) fn enter_loop(&mut self, global: Vec<Touched>) {
         self.pending.push((0..u32::MAX, true));
         self.remote.push(0..u32::MAX);
+        self.stored.push(0..u32::MAX);
         self.global.extend(global);
     }
 
@@ -192,14 +207,21 @@ impl Scratch {
         self.global.clear();
     }
 
-    /// Whether somebody may still use a piece that other blocks are about to write to.
+    /// Whether somebody may still use a piece that other blocks are about to write to, or asynchronous stores not know of what threads
+    /// have stored there.
     pub(super) fn meets_remote(&self, piece: &Range<u32>) -> bool {
         let meets = |other: &Range<u32>| other.start < piece.end && piece.start < other.end;
-        self.remote.iter().any(meets) || self.meets(piece, true)
+        self.remote.iter().chain(&self.stored).any(meets) || self.meets(piece, true)
     }
 
     pub(super) fn use_by_others(&mut self, piece: &Range<u32>) {
         self.remote.push(piece.clone());
+        self.stored.push(piece.clone());
+    }
+
+    /// All threads have made known what they have stored, and met.
+    pub(super) fn all_known(&mut self) {
+        self.stored.clear();
     }
 
     fn meets(&self, piece: &Range<u32>, write: bool) -> bool {
@@ -242,6 +264,9 @@ impl Lowering<'_> {
             self.block_barrier();
         }
         self.scratch.pending.push((piece.clone(), write));
+        if write && self.team().blocks > 1 {
+            self.scratch.stored.push(piece.clone());
+        }
     }
 
     /// Says that a piece is in use until the next barrier, and that there was one since its last use.

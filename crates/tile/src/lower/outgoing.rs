@@ -22,7 +22,7 @@ use tilewright_ir::{
 use tilewright_passes::Alignment;
 
 use super::assign::{Box3, bytes, constant, memory_order};
-use super::factors::from_host;
+use super::factors::{from_host, root};
 use super::layout::{Digit, Holder, Layout};
 use super::{Lowering, Tile};
 
@@ -88,9 +88,13 @@ impl Outgoing {
             let parts = Box3::of(data, 2);
             let aligned = align.at(data.operands[0], 0) >= 16
                 && (align.at(parts.strides[0], 0) * u64::from(bytes(element))).is_multiple_of(16);
+            // The engine ends at no column inside of a piece of 16 bytes.
+            let whole_pieces = (align.at(parts.extents[1], 0) * u64::from(bytes(element))).is_multiple_of(16);
             let fits = is_product(shape.extents())
                 && all_rows.is_multiple_of(rows)
                 && memory_order(func, align, data)?.fast() == 1
+                && constant(func, parts.strides[1]) == Some(1)
+                && whole_pieces
                 && !element.is_bool()
                 && element.bits() % 8 == 0
                 && aligned
@@ -193,8 +197,9 @@ fn is_alone(func: &Func, store: Op) -> bool {
         let mut accesses = data.info().effects.accesses.iter();
         let Some(access) = accesses.next() else { return true };
         let Some(&other) = data.operands.first() else { return true };
+        let (Some(own), Some(others)) = (root(func, pointer), root(func, other)) else { return false };
         // A tensor that is only read may be given twice; that it is written in between is up to the caller.
-        other != pointer && (access.kind == AccessKind::Read || parameters.contains(&other))
+        own != others && (access.kind == AccessKind::Read || parameters.contains(&other))
     })
 }
 

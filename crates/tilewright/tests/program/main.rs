@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod atomics;
+mod clusters;
 mod gradients;
 mod guards;
+mod results;
 mod sort;
 mod take;
 

@@ -66,7 +66,8 @@ use variants::{Entry, MapPlan, Source, Variants};
 /// [`Buffer`](super::Buffer) for a `Global`. Checked at each launch are numbers, types and dimensions; that a view lies inside of its buffer,
 /// has extents below 2^31, and keeps what the kernel promises of it (`aligned`, `unit_stride`, ...); and that a view the kernel writes has
 /// each element once and shares none with another view. A kernel may work in place: the very same view can be given twice, if it is
-/// written through one of the two only. What each program then reads must be what it writes itself, or written by nobody. Two views count as
+/// written through one of the two only. What is read through the other must then be written, if at all, by the same program and after it
+/// was read: loads may move ahead of stores through another view. Two views count as
 /// sharing elements if that cannot be excluded, as between different strides in the same range of memory. `Global` pointers are not looked at.
 ///
 /// # Variants
