@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use tilewright_lang::{Error, Kernel};
 
+/// Blocks of a grid along its first axis, at most.
+pub(super) const MOST_BLOCKS: u64 = 0x7fff_ffff;
+
 /// Memory that a product takes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {

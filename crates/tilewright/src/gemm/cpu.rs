@@ -7,6 +7,7 @@
 //! Sums of floats are added in another order than on a GPU, so that results differ in the last bits.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use gemm::Parallelism;
 use rayon::prelude::*;
@@ -43,15 +44,17 @@ fn run_in(memory: &mut Simulator, problem: &Problem, arguments: &Arguments) -> R
         .fold(operands, |all, name| all.with_scalar(name, arguments.number(name).unwrap_or(0.0)));
     let reference = Reference::new(problem, &operands)?;
     begin_reductions(memory, problem, arguments)?;
+    let mut totals = Totals::new(problem, arguments);
     for member in 0..problem.batch {
-        let member = Member { memory, problem, arguments, reference: &reference, member };
+        let totals = &mut totals;
+        let member = Member { memory, problem, arguments, reference: &reference, member, totals };
         match problem.types.accumulate {
             Element::F64 => member.floats::<f64>()?,
             Element::I32 => member.integers()?,
             _ => member.floats::<f32>()?,
         }
     }
-    Ok(())
+    Ok(totals.write(memory).map_err(DeviceError::from)?)
 }
 
 /// The operands that the epilogue reads, by name.
@@ -110,6 +113,50 @@ fn change(
     let mut bytes = [0; 8];
     put(operand.element, &mut bytes, 0, value);
     memory.write(place, &bytes[..place.bytes()])
+}
+
+/// What is written beside D. Reductions are made in f64, since sums of many numbers would stop growing in fewer digits, and written when all
+/// is added; before that only if there are so many that they would take too much room.
+struct Totals<'a> {
+    outputs: Vec<(ExtraOperand, &'a DynBuffer)>,
+    /// By output and element.
+    open: HashMap<(usize, u64), f64>,
+}
+
+impl<'a> Totals<'a> {
+    fn new(problem: &Problem, arguments: &'a Arguments) -> Totals<'a> {
+        let operands = problem.epilogue.operands().into_iter();
+        let outputs = operands
+            .filter(|operand| operand.access != Access::Read)
+            .filter_map(|operand| arguments.named(&operand.name).map(|buffer| (operand, buffer)))
+            .collect();
+        Totals { outputs, open: HashMap::new() }
+    }
+
+    /// One more value for an element of an output.
+    fn take(&mut self, memory: &mut Simulator, name: &str, at: u64, value: f64) -> Result<(), SimError> {
+        let Some(index) = self.outputs.iter().position(|(operand, _)| operand.name == name) else {
+            return Ok(());
+        };
+        let (operand, buffer) = &self.outputs[index];
+        let Access::Reduce(how) = operand.access else {
+            return change(memory, operand, buffer, at, |_| value);
+        };
+        let total = self.open.entry((index, at)).or_insert(how.start());
+        *total = how.combine(*total, value);
+        if self.open.len() > BLOCK { self.write(memory) } else { Ok(()) }
+    }
+
+    /// Adds what is there to what memory holds.
+    fn write(&mut self, memory: &mut Simulator) -> Result<(), SimError> {
+        for ((index, at), total) in self.open.drain() {
+            let (operand, buffer) = &self.outputs[index];
+            if let Access::Reduce(how) = operand.access {
+                change(memory, operand, buffer, at, |before| how.combine(before, total))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A type that the CPU adds in.
@@ -228,19 +275,20 @@ impl<R: Real> Numbers<'_, R> {
 }
 
 /// One product of a batch.
-struct Member<'a> {
+struct Member<'a, 't> {
     memory: &'a mut Simulator,
     problem: &'a Problem,
     arguments: &'a Arguments,
     reference: &'a Reference<'a>,
     member: u32,
+    totals: &'a mut Totals<'t>,
 }
 
 fn index(n: u64) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
 
-impl Member<'_> {
+impl Member<'_, '_> {
     /// Where a matrix of this member begins.
     fn address(&self, matrix: &Matrix<'_>, buffer: &DynBuffer) -> Result<u64, SimError> {
         match self.problem.batching {
@@ -348,13 +396,6 @@ impl Member<'_> {
         let c = given.map(|buffer| self.read::<R>(&c, buffer)).transpose().map_err(DeviceError::from)?;
         // Its own, since memory is written while it is read.
         let c = c.map(|Numbers { all, row, column }| Numbers { all: all.into_owned().into(), row, column });
-        let operands = problem.epilogue.operands();
-        let outputs: Vec<(&ExtraOperand, &DynBuffer)> = operands
-            .iter()
-            .filter(|operand| operand.access != Access::Read)
-            .filter_map(|operand| Some((operand, arguments.named(&operand.name)?)))
-            .collect();
-
         let (rows, columns, wide) = (d.rows as usize, d.columns as usize, problem.n as usize);
         let row = |row: u32| {
             let i = row as usize;
@@ -384,13 +425,7 @@ impl Member<'_> {
                     }
                 }
                 for (name, at, value) in written {
-                    if let Some((operand, buffer)) = outputs.iter().find(|(known, _)| known.name == name) {
-                        let to = |before: f64| match operand.access {
-                            Access::Reduce(how) => how.combine(before, value.into()),
-                            _ => value.into(),
-                        };
-                        change(self.memory, operand, buffer, at, to).map_err(DeviceError::from)?;
-                    }
+                    self.totals.take(self.memory, &name, at, value.into()).map_err(DeviceError::from)?;
                 }
             }
         }

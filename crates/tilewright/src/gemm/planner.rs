@@ -66,6 +66,8 @@ impl Planner {
     /// ```
     #[must_use]
     pub fn with_workspace(self, workspace: &Workspace) -> Planner {
+        // Plans know their scratch memory.
+        self.lock().plans.clear();
         Planner { workspace: workspace.clone(), ..self }
     }
 
@@ -106,12 +108,16 @@ impl Planner {
         }
         let class = ShapeClass::of(&problem);
         let chip = self.device.chip();
-        let known = self.lock().algorithms.get(&class).copied();
+        let preferred = self.lock().algorithms.get(&class).copied();
         // What suits the class may still be illegal for these very extents.
-        let known = known.filter(|algorithm| algorithm.check(&problem, &chip).is_ok());
+        let known = preferred.filter(|algorithm| algorithm.check(&problem, &chip).is_ok());
         // Not under the lock: other products need not wait.
         let plan = gemm.plan_sharing(&self.device, &self.workspace, known)?;
         let mut all = self.lock();
+        // Somebody has decided otherwise in the meantime.
+        if all.algorithms.get(&class).copied() != preferred {
+            return Ok(plan);
+        }
         if let Some(algorithm) = plan.algorithm() {
             all.algorithms.entry(class).or_insert(algorithm);
         }

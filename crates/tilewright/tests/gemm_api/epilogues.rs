@@ -288,3 +288,26 @@ fn formulas_that_have_changed_are_refused() {
     let message = gemm.plan(&device).unwrap_err().to_string();
     assert!(message.contains("`times` computes something else than when it was given"), "{message}");
 }
+
+/// Sums of more numbers than f32 could add one by one.
+#[test]
+fn sums_of_many_rows_lose_no_digits_on_the_cpu() {
+    let device = Device::cpu();
+    let (rows, columns) = (1 << 16, 8);
+    let (a, b) =
+        (device.upload(&vec![0.1f32; rows]).unwrap(), device.upload(&vec![1.0f32; columns]).unwrap());
+    let (d, sums) = (device.alloc::<f32>(rows * columns).unwrap(), device.alloc::<f32>(columns).unwrap());
+    let all = device.upload(&[7.0f32]).unwrap();
+    let epilogue = Epilogue::new().column_sums("sums");
+    let whole = ExtraOperand::new("all", Element::F32, Shape::One);
+    let epilogue = Epilogue::from(epilogue.result().clone().reduce(whole, How::Sum));
+    let plan = Gemm::new(rows, columns, 1).element::<f32>().epilogue(epilogue).plan(&device).unwrap();
+    plan.run(&Arguments::new(&a, &b, &d).extra("sums", &sums).extra("all", &all)).unwrap();
+    let expected = rows as f32 * 0.1;
+    for sum in sums.to_vec().unwrap() {
+        assert!((sum - expected).abs() <= expected * f32::EPSILON, "{sum}, expected {expected}");
+    }
+    let sum = all.to_vec().unwrap()[0];
+    let expected = expected * columns as f32;
+    assert!((sum - expected).abs() <= expected * f32::EPSILON, "{sum}, expected {expected}");
+}

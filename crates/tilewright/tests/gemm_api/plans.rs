@@ -226,3 +226,41 @@ fn a_fixed_workspace_enters_the_choice() {
     let growing = Planner::new(&device).with_workspace(&Workspace::new(&device));
     assert!(growing.plan(&gemm).unwrap().workspace_bytes() > 1024);
 }
+
+/// More tiles in a group than there are tiles, up to the largest number: as many as there are.
+#[test]
+fn groups_may_be_larger_than_everything() {
+    let device = Device::cpu();
+    for (n, configuration) in [
+        (64, "ampere 32x32x32 w1x1 i16 s3 g2147483648 p1"),
+        (96, "ampere 32x32x32 w1x1 i16 s3 g1431655766 p1"),
+        (96, "hopper 64x32x64B c1x1 s2 coop1 m65536"),
+        (96, "hopper 64x32x64B c1x1 s2 coop1 n65536"),
+    ] {
+        let (a, b) = (device.upload(&[bf16::ONE; 64 * 32]).unwrap(), device.upload(&vec![bf16::ONE; 32 * n]));
+        let gemm = Gemm::new(64, n, 32).b(Storage::ColumnMajor).configuration(configuration);
+        let d = gemm.run(&device, &a, &b.unwrap()).unwrap();
+        assert!(d.to_vec::<bf16>().unwrap().iter().all(|d| d.to_f32() == 32.0), "{configuration}");
+    }
+}
+
+/// A grid has room for so many blocks: what needs more is refused, not cut off.
+#[test]
+fn more_blocks_than_a_grid_has_are_refused() {
+    let device = Device::simulator();
+    let gemm = Gemm::new(1, 16, 8).b(Storage::ColumnMajor).element::<bf16>().batch(1 << 30);
+    let gemm = gemm.configuration("hopper 64x16x32B c2x1 s2 coop1 m1 once");
+    let error = refusal(gemm.plan(&device));
+    assert!(error.contains("2147483648 blocks, and a grid has 2147483647 at most"), "{error}");
+}
+
+/// What was planned with other scratch memory is planned again.
+#[test]
+fn planners_with_less_workspace_plan_again() {
+    let device = Device::simulator();
+    let gemm = Gemm::new(32, 64, 4096).element::<f32>();
+    let planner = Planner::new(&device);
+    assert!(planner.plan(&gemm).unwrap().workspace_bytes() > 0);
+    let planner = planner.with_workspace(&Workspace::with_bytes(&device, 0).unwrap());
+    assert_eq!(planner.plan(&gemm).unwrap().workspace_bytes(), 0);
+}

@@ -27,7 +27,7 @@ use super::GemmError;
 use super::epilogue::add_reductions;
 use super::matrix::GlobalMatrix;
 use super::problem::{Accumulation, Batching, Placement, Problem, Types};
-use super::recipe::{Binding, KernelSource, Launch, Operand, Recipe};
+use super::recipe::{Binding, KernelSource, Launch, MOST_BLOCKS, Operand, Recipe};
 use super::split::Split;
 use fragments::Order;
 use load::{Reading, Side, major, reading};
@@ -110,8 +110,6 @@ impl FromStr for Config {
 
 /// Registers of a thread that sums may take; the rest is for fragments and addresses.
 const MOST_SUMS: u32 = 128;
-/// Blocks of a launch.
-const MOST_BLOCKS: u64 = 0x7fff_ffff;
 
 impl Config {
     /// Threads of a block.
@@ -269,12 +267,14 @@ impl Config {
         }
         let (parts, steps) = self.parts_and_steps(problem);
         let tiles = self.tiles(problem);
+        // No more than there are, so that groups are no larger than everything.
+        let group = self.group.min(problem.m.div_ceil(self.m));
         let number = |name: &str, n: u32| (name.to_owned(), Binding::U32(n));
         let mut bindings = vec![
             number("m", problem.m),
             number("n", problem.n),
             number("k", problem.k),
-            number("group", self.group),
+            number("group", group),
             number("parts", parts),
             number("steps_of_part", steps),
         ];

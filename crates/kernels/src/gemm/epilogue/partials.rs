@@ -90,7 +90,8 @@ impl<R: Number> Partials<R> {
             Shape::PerColumn => (lanes.column, piece.down),
             _ => (31, piece.down),
         };
-        let start = (piece.batch * self.slots + slot).mul_wide(self.extent);
+        let slot = piece.batch.mul_wide(self.slots) + slot.cast::<u64>();
+        let start = slot * self.extent.cast::<u64>();
         for (inside, key, value) in std::mem::take(&mut self.values) {
             if inside != Inside::here() {
                 return lost();

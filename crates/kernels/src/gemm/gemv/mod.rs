@@ -24,7 +24,7 @@ use tilewright_lang::prelude::{E4m3, E5m2, Number, bf16, f16};
 use super::epilogue::with_reductions;
 use super::factor::Side;
 use super::problem::{Placement, Problem, Storage, Types};
-use super::recipe::{Binding, KernelSource, Launch, Recipe, Stage};
+use super::recipe::{Binding, KernelSource, Launch, MOST_BLOCKS, Recipe, Stage};
 use super::split::Split;
 use super::{GemmError, result};
 
@@ -191,7 +191,7 @@ impl Config {
             return Err(self.refuse(format!("{bytes} bytes of shared memory, {} has {most}", gpu.title)));
         }
         let blocks = self.blocks(problem, &shape);
-        if blocks > u64::from(i32::MAX.unsigned_abs()) {
+        if blocks > MOST_BLOCKS {
             return Err(self.refuse(format!("{blocks} blocks, which no launch has")));
         }
         let steps = problem.k.div_ceil(shape.step());

@@ -43,7 +43,7 @@ use self::schedule::Numbers;
 use super::GemmError;
 use super::epilogue::add_reductions;
 use super::problem::{Batching, Problem, Types};
-use super::recipe::{KernelSource, Launch, Recipe};
+use super::recipe::{KernelSource, Launch, MOST_BLOCKS, Recipe};
 
 /// Kernels count tiles and steps in 32 bits, with room to step beyond the last.
 const MOST_UNITS: u64 = 1 << 31;
@@ -126,6 +126,10 @@ impl Config {
         };
         if units >= MOST_UNITS {
             return refuse(format!("there are {units} units of work, and {MOST_UNITS} are too many"));
+        }
+        let blocks = numbers.blocks(self);
+        if blocks > MOST_BLOCKS {
+            return refuse(format!("there are {blocks} blocks, and a grid has {MOST_BLOCKS} at most"));
         }
         Ok(())
     }

@@ -88,7 +88,9 @@ impl Numbers {
         };
         // The rest of a tile can lie across several shares.
         let parts = 1 + ((steps - begun) / share.max(1) + 2).min(dealers);
-        let band = config.group.into();
+        // No more than there are, so that bands are no larger than everything.
+        let across = if config.along == Along::M { rows } else { columns };
+        let band = u64::from(config.group).min(across).max(1);
         Numbers { rows, columns, tiles, steps, workers, streamed, begun, parts, share, extra, band }
     }
 

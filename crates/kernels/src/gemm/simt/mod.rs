@@ -17,7 +17,7 @@ use tilewright_hardware::{Element, Gpu};
 use super::epilogue::with_reductions;
 use super::factor::Side;
 use super::problem::{Problem, Types};
-use super::recipe::{Binding, KernelSource, Launch, Recipe, Stage};
+use super::recipe::{Binding, KernelSource, Launch, MOST_BLOCKS, Recipe, Stage};
 use super::split::Split;
 use super::{GemmError, result};
 
@@ -147,7 +147,7 @@ impl Config {
                 limits.shared_per_block
             )));
         }
-        if self.blocks(problem) > u64::from(i32::MAX.unsigned_abs()) {
+        if self.blocks(problem) > MOST_BLOCKS {
             return Err(self.refuse(format!("{} blocks, which no launch has", self.blocks(problem))));
         }
         if self.parts > 1 && self.parts > problem.k.div_ceil(self.k) {
