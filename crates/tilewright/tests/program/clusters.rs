@@ -42,7 +42,7 @@ fn shared_memory_is_used_again_in_order() {
 fn sum_of_rows(x: View<f32, 2>, out: View<f32, 1>, columns: u32) {
     let mut sum = Tile::<f32>::zeros([1, 1]);
     for i in 0..x.extent(0) {
-        sum = sum + x.tile([1, columns]).at((i, 0)).load().sum(1);
+        sum += x.tile([1, columns]).at((i, 0)).load().sum(1);
     }
     out.tile([1]).at(0).store(sum.squeeze(1));
 }
