@@ -57,7 +57,9 @@ fn check(case: &Case) {
     let ((m, n, k), (tm, tn, tk)) = (case.extents, case.tile);
     let kernel =
         if case.decays { decay::stage(tm, tn, tk) } else { matmul::stage(tm, tn, tk, case.turned) }.unwrap();
-    let facts = common::facts(&["a", "b", "c"]);
+    let mut facts = common::facts(&["a", "b", "c"]);
+    // Whole pieces of what the copy engine stores.
+    facts.push(("c_extent1".to_owned(), Fact::MultipleOf(8)));
     let facts: Vec<(&str, Fact)> = facts.iter().map(|(name, fact)| (name.as_str(), *fact)).collect();
     let lowered = lower(&specialise(kernel.func(), &facts), case.arch).unwrap();
     let by_engine = case.arch == Arch::SM_90A;

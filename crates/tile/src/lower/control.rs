@@ -94,8 +94,12 @@ impl Lowering<'_> {
         self.await_turn(body);
 
         let products = if ahead && !self.loads { self.products_of(body).len() } else { 0 };
-        // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before.
-        let deferred = products > 0 && products == places.len() && self.all_from_memory(body);
+        // A slot is given back one round later, while the next multiplication runs, if no sum has to be looked at before and no loop inside
+        // takes slots in the meantime.
+        let deferred = products > 0
+            && products == places.len()
+            && self.all_from_memory(body)
+            && !self.runs_ahead_inside(body);
         let mut operands: Vec<Value> = data.operands[..3].iter().map(|&v| self.scalar(v)).collect();
         let (low, high, step) = (operands[0], operands[1], operands[2]);
         operands.extend(self.flatten_all(&pick(&data.operands[3..]), &carried));

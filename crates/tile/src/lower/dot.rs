@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use tilewright_hardware::mma::{self, Mma as Atom};
 use tilewright_hardware::{Arch, Group};
@@ -284,17 +285,22 @@ impl Lowering<'_> {
         self.constants.iter().any(|(&(_, bits), &known)| known == value && bits == 0)
     }
 
+    /// How warpgroups hold the sums of a product, whatever layout the rest of the program has for these.
+    fn sums_layout(&self, result: Value) -> Rc<Layout> {
+        warpgroup_rows(self.shape(result), self.team().warps / 4).map_or_else(|| self.layout(result), Rc::new)
+    }
+
     fn accumulators(&mut self, op: Op) -> Vec<Value> {
         let result = self.source.op(op).results[0];
         let (n, element) = (self.shape(result).extents()[1], self.element(result));
         let ty = Type::Accumulator(element, u16::try_from(n / 2).unwrap_or(0));
-        let count = self.layout(result).count() / (n / 2) as usize;
+        let count = self.sums_layout(result).count() / (n / 2) as usize;
         (0..count).map(|_| self.value(Opcode::MakeAccumulator, [], [], ty)).collect()
     }
 
     fn set_sums(&mut self, op: Op, places: &[Value], sums: Value) {
         let result = self.source.op(op).results[0];
-        let (layout, element) = (self.layout(result), self.element(result));
+        let (layout, element) = (self.sums_layout(result), self.element(result));
         let registers = self.tile_in(sums, &layout).registers;
         let each = registers.len() / places.len();
         for (&place, part) in places.iter().zip(registers.chunks(each)) {
@@ -306,7 +312,7 @@ impl Lowering<'_> {
 
     fn take_sums(&mut self, op: Op, places: &[Value], result: Value) {
         let own = self.source.op(op).results[0];
-        let (layout, element) = (self.layout(own), self.element(own));
+        let (layout, element) = (self.sums_layout(own), self.element(own));
         let each = layout.count() / places.len();
         let mut registers = Vec::with_capacity(layout.count());
         for &place in places {
@@ -369,7 +375,9 @@ impl Lowering<'_> {
         let [a, b, c] = [data.operands[0], data.operands[1], data.operands[2]];
         let extents = self.extents(data);
         let Grid { apart, down, across } = Grid::of(extents, self.team());
-        let layout = self.layout(data.results[0]);
+        // How warps hold them: sums that meet those of warpgroups may be laid out like these.
+        let own = accumulator(self.source, data, self.arch, self.team()).map(Rc::new);
+        let layout = own.unwrap_or_else(|| self.layout(data.results[0]));
         let sums = self.tile_in(c, &layout);
         let room = |this: &Self, value: Value| {
             let shape = this.shape(value);

@@ -269,6 +269,12 @@ impl Lowering<'_> {
         ops.iter().any(|&op| self.staged(op).is_some())
     }
 
+    /// Whether a loop inside of a body runs ahead.
+    pub(super) fn runs_ahead_inside(&self, body: Region) -> bool {
+        let mut inside = self.source.region(body).ops.iter().flat_map(|&op| &self.source.op(op).regions);
+        inside.any(|&region| self.runs_ahead(region))
+    }
+
     /// The loader: waits for room, and starts the copies of a load; the first of a body announces the bytes of all.
     pub(super) fn start_copy(&mut self, op: Op, data: &OpData) {
         let (Some(ring), Some(staged)) = (self.ring, self.staged(op).cloned()) else { return };

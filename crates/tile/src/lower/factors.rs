@@ -6,7 +6,7 @@ use tilewright_ir::{
 };
 use tilewright_passes::Alignment;
 
-use super::assign::{Box3, constant};
+use super::assign::{Box3, bytes, constant};
 use super::dot::Lines;
 use super::pipeline::{Form, Left, MapParameter, Number, Outer, Refusal, Staged, WARPGROUP};
 
@@ -114,6 +114,10 @@ impl Analysis<'_> {
             }
         };
         let parts = Box3::of(data, 2);
+        let start = self.align.at(parts.starts[fast], 0).saturating_mul(bytes(element).into());
+        if !start.is_multiple_of(16) {
+            return Err("it may start at no multiple of 16 bytes along its contiguous axis".to_owned());
+        }
         if !parts.extents.iter().chain(parts.strides).all(known) {
             return Err("its extents or strides are computed; pass them as arguments".to_owned());
         }

@@ -86,15 +86,14 @@ impl Outgoing {
             let [all_rows, columns] = *shape.extents() else { return None };
             let rows = if teams > 1 { SLAB } else { all_rows };
             let parts = Box3::of(data, 2);
+            // The engine begins and ends at no column inside of a piece of 16 bytes.
+            let whole = |value| align.at(value, 0).saturating_mul(bytes(element).into()).is_multiple_of(16);
             let aligned = align.at(data.operands[0], 0) >= 16
-                && (align.at(parts.strides[0], 0) * u64::from(bytes(element))).is_multiple_of(16);
-            // The engine ends at no column inside of a piece of 16 bytes.
-            let whole_pieces = (align.at(parts.extents[1], 0) * u64::from(bytes(element))).is_multiple_of(16);
+                && [parts.strides[0], parts.starts[1], parts.extents[1]].into_iter().all(whole);
             let fits = is_product(shape.extents())
                 && all_rows.is_multiple_of(rows)
                 && memory_order(func, align, data)?.fast() == 1
                 && constant(func, parts.strides[1]) == Some(1)
-                && whole_pieces
                 && !element.is_bool()
                 && element.bits() % 8 == 0
                 && aligned

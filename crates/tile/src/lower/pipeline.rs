@@ -19,7 +19,7 @@ use tilewright_passes::Alignment;
 
 use super::dot::{self, Lines};
 use super::engine::loaders;
-use super::factors::Analysis;
+use super::factors::{Analysis, is_written};
 use super::outgoing::Outgoing;
 use super::teams::TEAMS;
 
@@ -444,12 +444,18 @@ impl Pipeline {
         let alone = |code: Opcode| {
             !matches!(code, Opcode::Item | Opcode::GridWait | Opcode::GridLaunch | Opcode::Fence)
         };
+        // Whoever loads ahead reads single numbers as well, such as places and counts.
+        let all = func.walk();
+        let reads = |op: &&Op| matches!(func.op(**op).code, Opcode::Load | Opcode::LoadIf);
+        let changes = all.iter().filter(reads).any(|&op| is_written(func, op, &all));
         for &op in func.region(body).ops.iter().filter(|&&op| is_dot(func, op)) {
             let data = func.op(op);
             let refused = if dot::is_batched(func, data) {
                 Some(MANY.to_owned())
             } else if func.launch.cluster.is_some() {
                 Some("the kernel asks for a cluster".to_owned())
+            } else if changes {
+                Some("the program writes numbers where it reads some, and those that load ahead would come before".to_owned())
             } else if let Some(&other) = func.walk().iter().find(|&&op| !alone(func.op(op).code)) {
                 let name = func.op(other).info().mnemonic;
                 Some(format!("`{name}` is for all threads, and those that load ahead do not come there"))
@@ -503,6 +509,29 @@ impl Pipeline {
                 self.add(body, load, staged);
             }
         }
+        self.put_in_order(func, body);
+    }
+
+    /// Puts loads into the order of the program, in which whoever loads comes to them. If a loop with products stands between the first load
+    /// and the last product of a body, there is none: whoever multiplies would take slots of the ring in another order.
+    fn put_in_order(&mut self, func: &Func, body: Region) {
+        let ops = &func.region(body).ops;
+        let Some(group) = self.groups.get_mut(&body) else { return };
+        let place = |op: &Op| ops.iter().position(|other| other == op);
+        group.loads.sort_by_key(place);
+        let first = group.loads.first().and_then(place).unwrap_or(0);
+        let last = self.products.keys().filter_map(place).max().unwrap_or(first);
+        let multiplies = |op: &Op| {
+            let mut inner = Vec::new();
+            func.op(*op).regions.iter().for_each(|&region| func.walk_region(region, &mut inner));
+            inner.into_iter().any(|op| is_dot(func, op))
+        };
+        let Some(between) = ops[first..last].iter().copied().find(multiplies) else { return };
+        let loads = self.groups.remove(&body).map(|group| group.loads).unwrap_or_default();
+        loads.iter().for_each(|load| drop(self.loads.remove(load)));
+        self.products.retain(|op, _| !ops.contains(op));
+        let why = "products around this loop are not multiplied by warpgroups: their factors would come in another order; load them after it";
+        self.refuse(func.op(between).loc, why.to_owned());
     }
 
     /// Factors of products of warps that threads copy.

@@ -5,6 +5,7 @@ mod atomics;
 mod clusters;
 mod gradients;
 mod guards;
+mod pipelines;
 mod results;
 mod sort;
 mod take;
