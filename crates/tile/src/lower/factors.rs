@@ -114,8 +114,8 @@ impl Analysis<'_> {
             }
         };
         let parts = Box3::of(data, 2);
-        let start = self.align.at(parts.starts[fast], 0).saturating_mul(bytes(element).into());
-        if !start.is_multiple_of(16) {
+        // Both factors are powers of two; zero is a multiple of the largest.
+        if self.align.at(parts.starts[fast], 0).saturating_mul(bytes(element).into()) < 16 {
             return Err("it may start at no multiple of 16 bytes along its contiguous axis".to_owned());
         }
         if !parts.extents.iter().chain(parts.strides).all(known) {

@@ -87,7 +87,8 @@ impl Outgoing {
             let rows = if teams > 1 { SLAB } else { all_rows };
             let parts = Box3::of(data, 2);
             // The engine begins and ends at no column inside of a piece of 16 bytes.
-            let whole = |value| align.at(value, 0).saturating_mul(bytes(element).into()).is_multiple_of(16);
+            // Both factors are powers of two; zero is a multiple of the largest.
+            let whole = |value| align.at(value, 0).saturating_mul(bytes(element).into()) >= 16;
             let aligned = align.at(data.operands[0], 0) >= 16
                 && [parts.strides[0], parts.starts[1], parts.extents[1]].into_iter().all(whole);
             let fits = is_product(shape.extents())
