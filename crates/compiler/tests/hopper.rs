@@ -188,6 +188,7 @@ fn tiles_assemble(tile: [u32; 3], leaky: bool, assembler: &Assembler) -> Result<
         [
             (view.to_owned(), Fact::MultipleOf(16)),
             (format!("{view}_stride0"), Fact::MultipleOf(16)),
+            (format!("{view}_extent1"), Fact::MultipleOf(16)),
             (format!("{view}_stride1"), Fact::Is(1)),
         ]
     });
