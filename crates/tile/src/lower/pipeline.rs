@@ -448,6 +448,7 @@ impl Pipeline {
         let all = func.walk();
         let reads = |op: &&Op| matches!(func.op(**op).code, Opcode::Load | Opcode::LoadIf);
         let changes = all.iter().filter(reads).any(|&op| is_written(func, op, &all));
+        let mut products: Vec<(Op, Product, Vec<(Op, Staged)>)> = Vec::new();
         for &op in func.region(body).ops.iter().filter(|&&op| is_dot(func, op)) {
             let data = func.op(op);
             let refused = if dot::is_batched(func, data) {
@@ -501,37 +502,28 @@ impl Pipeline {
                 (Err(_), Some(held)) => (held, None),
                 (Err(_), None) => continue,
             };
-            self.products.insert(op, Product { left, right, atom });
-            for (load, mut staged) in of_a.into_iter().chain([(right, of_b)]) {
+            let factors = of_a.into_iter().chain([(right, of_b)]).collect();
+            products.push((op, Product { left, right, atom }, factors));
+        }
+        let loads =
+            products.iter().flat_map(|(op, _, factors)| factors.iter().map(|(load, _)| load).chain([op]));
+        if let Some(between) = parted(func, body, loads) {
+            let why = "products around this loop are not multiplied by warpgroups: their factors would come in another order; load them after it";
+            return self.refuse(func.op(between).loc, why.to_owned());
+        }
+        for (op, product, factors) in products {
+            self.products.insert(op, product);
+            for (load, mut staged) in factors {
                 if let Form::Boxes { boxes, map, outer, .. } = &mut staged.form {
                     *map = analysis.map(load, &boxes.spec, (staged.fast, *outer), &mut self.maps);
                 }
                 self.add(body, load, staged);
             }
         }
-        self.put_in_order(func, body);
-    }
-
-    /// Puts loads into the order of the program, in which whoever loads comes to them. If a loop with products stands between the first load
-    /// and the last product of a body, there is none: whoever multiplies would take slots of the ring in another order.
-    fn put_in_order(&mut self, func: &Func, body: Region) {
-        let ops = &func.region(body).ops;
-        let Some(group) = self.groups.get_mut(&body) else { return };
-        let place = |op: &Op| ops.iter().position(|other| other == op);
-        group.loads.sort_by_key(place);
-        let first = group.loads.first().and_then(place).unwrap_or(0);
-        let last = self.products.keys().filter_map(place).max().unwrap_or(first);
-        let multiplies = |op: &Op| {
-            let mut inner = Vec::new();
-            func.op(*op).regions.iter().for_each(|&region| func.walk_region(region, &mut inner));
-            inner.into_iter().any(|op| is_dot(func, op))
-        };
-        let Some(between) = ops[first..last].iter().copied().find(multiplies) else { return };
-        let loads = self.groups.remove(&body).map(|group| group.loads).unwrap_or_default();
-        loads.iter().for_each(|load| drop(self.loads.remove(load)));
-        self.products.retain(|op, _| !ops.contains(op));
-        let why = "products around this loop are not multiplied by warpgroups: their factors would come in another order; load them after it";
-        self.refuse(func.op(between).loc, why.to_owned());
+        // The order of the program, in which whoever loads comes to them.
+        if let Some(group) = self.groups.get_mut(&body) {
+            group.loads.sort_by_key(|op| func.region(body).ops.iter().position(|other| other == op));
+        }
     }
 
     /// Factors of products of warps that threads copy.
@@ -540,11 +532,7 @@ impl Pipeline {
         let mut inner = Vec::new();
         func.walk_region(body, &mut inner);
         let is_loop = |op: &&Op| matches!(func.op(**op).code, Opcode::For | Opcode::While);
-        let nested = inner.iter().filter(is_loop).any(|&op| {
-            let mut ops = Vec::new();
-            func.op(op).regions.iter().for_each(|&region| func.walk_region(region, &mut ops));
-            ops.into_iter().any(|op| is_dot(func, op))
-        });
+        let nested = inner.iter().filter(is_loop).any(|&op| has_products(func, op));
         let waits = inner.iter().any(|&op| func.op(op).code == Opcode::GridWait);
         for &op in func.region(body).ops.iter().filter(|&&op| is_dot(func, op)) {
             let data = func.op(op);
@@ -593,6 +581,22 @@ impl Pipeline {
 
 fn is_dot(func: &Func, op: Op) -> bool {
     func.op(op).code == Opcode::Dot
+}
+
+/// Whether products stand in the regions of an op.
+fn has_products(func: &Func, op: Op) -> bool {
+    let mut inner = Vec::new();
+    func.op(op).regions.iter().for_each(|&region| func.walk_region(region, &mut inner));
+    inner.into_iter().any(|op| is_dot(func, op))
+}
+
+/// A loop with products between the first and the last of some loads and products of a body, if there is one: whoever multiplies would take
+/// slots of the ring in another order than they are filled.
+fn parted<'a>(func: &Func, body: Region, loads: impl Iterator<Item = &'a Op>) -> Option<Op> {
+    let ops = &func.region(body).ops;
+    let mut places: Vec<usize> = loads.filter_map(|op| ops.iter().position(|other| other == op)).collect();
+    places.sort_unstable();
+    ops[*places.first()?..*places.last()?].iter().copied().find(|&op| has_products(func, op))
 }
 
 /// Whether a number is the same for all programs, as far as one can tell from the ops that make it.
