@@ -128,6 +128,17 @@ pub(crate) static RULES: &[Rule] = &[
     Rule {
         package: "tilewright",
         kind: Kind::Test,
+        name: "program",
+        arguments: &[],
+        seconds: 300,
+        sanitizers: EVERY_TOOL,
+        threaded: &[],
+        data: None,
+        proves: "programs on tiles, as users write them, mean the same on GPU, CPU and simulator",
+    },
+    Rule {
+        package: "tilewright",
+        kind: Kind::Test,
         name: "gemm",
         arguments: &[],
         seconds: 540,
@@ -293,6 +304,7 @@ mod tests {
             target("tilewright", Kind::Test, "gemm_api"),
             target("tilewright", Kind::Test, "gemm_sweep"),
             target("tilewright", Kind::Test, "ops"),
+            target("tilewright", Kind::Test, "program"),
             target("tilewright-cuda", Kind::Example, "graphs"),
             target("tilewright-cuda", Kind::Bench, "gpu"),
             target("tilewright-cuda", Kind::Test, "corpus"),
@@ -316,6 +328,7 @@ mod tests {
                 "tilewright.test.device",
                 "tilewright.test.ahead_of_time",
                 "tilewright.test.ops",
+                "tilewright.test.program",
                 "tilewright.test.gemm",
                 "tilewright.test.gemm_api",
                 "tilewright.test.gemm_sweep",
@@ -333,7 +346,7 @@ mod tests {
     #[test]
     fn a_pattern_chooses_and_one_that_fits_nothing_is_an_error() {
         let targets = workspace();
-        assert_eq!(select(&targets, Some("test")).unwrap().len(), 10);
+        assert_eq!(select(&targets, Some("test")).unwrap().len(), 11);
         let error = select(&targets, Some("nvlink")).unwrap_err().to_string();
         assert!(error.starts_with("no program for a GPU matches `nvlink`; there are: "), "{error}");
     }

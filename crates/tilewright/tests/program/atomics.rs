@@ -3,10 +3,9 @@
 
 use tilewright::lang::tile::prelude::*;
 
-use tilewright::device::{Device, Options};
-use tilewright::hardware::Arch;
+use tilewright::device::Device;
 
-use super::{both, near, numbers};
+use super::{chips, everywhere, near, numbers};
 
 /// The largest and the smallest of every so many-th number, and whether they were below 1 before.
 #[kernel]
@@ -45,7 +44,7 @@ fn extremes_of_floats_meet_in_memory() {
             (_, k) => (k * 29 % 23) as f64 - 11.0,
         };
         let numbers: Vec<T> = (0..600).map(|i| of(value(i))).collect();
-        both(|device| {
+        everywhere(|device| {
             let program = device.program(&extremes::stage::<T>(7).unwrap()).unwrap();
             let x = device.upload(&numbers).unwrap();
             let most = device.upload(&vec![of(f64::NEG_INFINITY); classes]).unwrap();
@@ -97,7 +96,7 @@ fn claims(
 
 #[test]
 fn places_are_taken_once_and_what_is_exchanged_is_not_lost() {
-    both(|device| {
+    everywhere(|device| {
         let program = device.program(&claims::stage().unwrap()).unwrap();
         let wanted: Vec<u32> = (0..512u32).map(|i| i * 7 % 40).collect();
         let wanted = device.upload(&wanted).unwrap();
@@ -145,7 +144,7 @@ fn who_has_the_lock_sees_what_those_before_did() {
     for (i, x) in stage.iter().enumerate() {
         expected[i / columns % groups * columns + i % columns] += x;
     }
-    both(|device| {
+    everywhere(|device| {
         let program = device.program(&locked::stage(3, 512).unwrap()).unwrap();
         let x = device.upload(&stage).unwrap();
         let sums = device.upload(&vec![0.0f32; groups * columns]).unwrap();
@@ -184,7 +183,7 @@ fn nothing_is_loaded_before_the_fence_that_stands_before_it() {
             expected[at] = stage[at] / most + if row > 0 { expected[at - columns] } else { 0.0 };
         }
     }
-    both(|device| {
+    everywhere(|device| {
         let program = device.program(&chained::stage(4096).unwrap()).unwrap();
         let x = device.upload(&stage).unwrap();
         let sums = device.upload(&vec![0.0f32; rows * columns]).unwrap();
@@ -234,8 +233,7 @@ fn the_last_to_be_done_adds_up_what_all_have_left() {
     let narrow = |numbers: &[f32]| numbers.iter().map(|&x| bf16::from_f32(x)).collect::<Vec<_>>();
     let sum = |at: usize| (0..k).map(|i| a[at / n * k + i] * b[i * n + at % n]).sum::<f32>();
     let expected: Vec<f32> = (0..m * n).map(sum).collect();
-    let ampere = Device::simulator_with(Options { chip: Some(Arch::SM_80), ..Options::default() });
-    for device in [Device::cpu(), Device::simulator(), ampere] {
+    for device in chips() {
         let program = device.program(&split_product::stage([64, 64, 32]).unwrap()).unwrap();
         let (a, b) = (device.upload(&narrow(&a)).unwrap(), device.upload(&narrow(&b)).unwrap());
         let (parts, c) = (device.alloc::<f32>(splits * m * n).unwrap(), device.alloc::<f32>(m * n).unwrap());

@@ -2,7 +2,7 @@
 
 use tilewright::lang::tile::prelude::*;
 
-use super::both;
+use super::everywhere;
 
 /// Gradients of keys and values, `tile[1]` of them a program, from all queries that see them, `tile[0]` at a time: causal attention of each head
 /// (axis 0). `lse` has the logarithms of the sums of exponentials, `delta` the sums of gradient times result.
@@ -74,7 +74,7 @@ fn gradients_of_attention() {
             }
         }
     }
-    both(|device| {
+    everywhere(|device| {
         let program = device.program(&keys_and_values::stage([32, 64, 64]).unwrap()).unwrap();
         let [q, k, v, dout] = [&q, &k, &v, &dout].map(|x| device.upload(x).unwrap());
         let [lse, delta] = [&lse, &delta].map(|x| device.upload(x).unwrap());

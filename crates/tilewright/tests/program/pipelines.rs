@@ -1,20 +1,20 @@
-//! Products whose factors are loaded ahead, however a program is written: in any order, at any place, in loops inside of loops. On the CPU, and
-//! for chips that copy by their engine and by threads.
+//! Products whose factors are loaded ahead, however a program is written: in any order, at any place, in loops inside of loops. On every
+//! device, and for chips that copy by their engine and by threads.
 
-use tilewright::device::{Buffer, Device, Options};
-use tilewright::hardware::Arch;
+use tilewright::device::Buffer;
 use tilewright::lang::Kernel;
 use tilewright::lang::tile::prelude::*;
+
+use super::chips;
 
 /// Small numbers, so that sums are exact.
 fn small(count: usize, by: usize) -> Vec<bf16> {
     (0..count).map(|i| bf16::from_f64(((i * 7 + i / 13) % by) as f64 - (by / 2) as f64)).collect()
 }
 
-/// Runs a kernel of a (128 x 192), b (192 x 64), c (128 x 64) and counts on all chips, and compares c and the counts.
+/// Runs a kernel of a (128 x 192), b (192 x 64), c (128 x 64) and counts on all devices, and compares c and the counts.
 fn agrees(name: &str, kernel: &Kernel, counts: &[u32]) {
-    let chip = |chip| Device::simulator_with(Options { chip: Some(chip), ..Options::default() });
-    let mut results = [Device::cpu(), chip(Arch::SM_90A), chip(Arch::SM_80)].into_iter().map(|device| {
+    let mut results = chips().into_iter().map(|device| {
         let (a, b) =
             (device.upload(&small(128 * 192, 5)).unwrap(), device.upload(&small(192 * 64, 7)).unwrap());
         let c: Buffer<f32> = device.upload(&vec![7.0; 128 * 64 + 64]).unwrap();

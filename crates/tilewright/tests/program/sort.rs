@@ -7,7 +7,7 @@ use tilewright::device::Item;
 use tilewright::hardware::Arch;
 use tilewright::lang::tile::prelude::*;
 
-use super::both;
+use super::everywhere;
 
 #[kernel]
 fn sorted<T: Sorted>(x: View<T, 3>, up: View<T, 3>, down: View<T, 3>, shape: [u32; 3], axis: i32) {
@@ -62,7 +62,7 @@ fn check<T: Item + Sorted + PartialEq + std::fmt::Debug>(
     elements: impl Fn(usize) -> T,
     order: impl Fn(&T, &T) -> Ordering,
 ) {
-    both(|device| {
+    everywhere(|device| {
         for (shape, axis) in SHAPES {
             let count = shape.iter().product::<usize>();
             let data: Vec<T> = (0..count).map(&elements).collect();
@@ -131,7 +131,7 @@ fn floats_in_order() {
 /// With places, and the largest ones: equal elements in their order.
 #[test]
 fn places_of_what_is_in_order() {
-    both(|device| {
+    everywhere(|device| {
         for (shape, axis) in SHAPES {
             let k = shape[axis].min(3);
             let count = shape.iter().product::<usize>();

@@ -2,7 +2,7 @@
 
 use tilewright::lang::tile::prelude::*;
 
-use super::both;
+use super::everywhere;
 
 /// Elements of x at indices along an axis, of types of all widths.
 #[kernel]
@@ -42,7 +42,7 @@ fn elements_are_taken_along_every_axis() {
             })
             .collect();
         let small: Vec<u8> = expected.iter().map(|&x| 2 + u8::from(x < 0.0)).collect();
-        both(|device| {
+        everywhere(|device| {
             let tile = to.map(|extent| u32::try_from(extent).unwrap());
             let kernel = taken::stage(i32::try_from(axis).unwrap(), tile).unwrap();
             let (x, at) = (device.upload(&x).unwrap(), device.upload(&indices).unwrap());
@@ -82,7 +82,7 @@ fn rows_go_into_the_order_of_others() {
             let pairs = order.iter().zip(order.iter().rev());
             expected.extend(pairs.flat_map(|(&a, &b)| [x[a], x[b]]));
         }
-        both(|device| {
+        everywhere(|device| {
             let program = device.program(&reordered::stage(columns as u32).unwrap()).unwrap();
             let (keys, x) = (device.upload(&keys).unwrap(), device.upload(&x).unwrap());
             let out = device.alloc::<bf16>(4 * columns).unwrap();
@@ -115,7 +115,7 @@ fn codes_are_looked_up_in_a_table() {
         .chunks(20)
         .flat_map(|row| [fold(row, |a, b| a & b), fold(row, |a, b| a | b), fold(row, |a, b| a ^ b)])
         .collect();
-    both(|device| {
+    everywhere(|device| {
         let program = device.program(&decoded::stage().unwrap()).unwrap();
         let (codes, table) = (device.upload(&codes).unwrap(), device.upload(&table).unwrap());
         let (out, found) = (device.alloc::<f32>(160).unwrap(), device.alloc::<u32>(12).unwrap());
@@ -149,7 +149,7 @@ fn numbers_are_counted() {
         }
         let sum = |i: usize| counts[i / bins * bins..i].iter().sum();
         let starts: Vec<u32> = (0..counts.len()).map(sum).collect();
-        both(|device| {
+        everywhere(|device| {
             let (size, width) = (u32::try_from(size).unwrap(), u32::try_from(bins).unwrap());
             let program = device.program(&counted::stage(size, width).unwrap()).unwrap();
             let x = device.upload(&x).unwrap();
@@ -178,7 +178,7 @@ fn noise(one: View<f32, 1>, four: View<f32, 2>, seed: Val<u64>) {
 #[test]
 fn random_numbers_are_normally_distributed() {
     let n = 4096usize;
-    both(|device| {
+    everywhere(|device| {
         let program = device.program(&noise::stage().unwrap()).unwrap();
         let (one, four) = (device.alloc::<f32>(n).unwrap(), device.alloc::<f32>(4 * n).unwrap());
         program.run(&[&one.view([n]), &four.view([4, n]), &7u64]).unwrap().expect_clean().unwrap();
