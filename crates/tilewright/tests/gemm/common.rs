@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use tilewright::device::{Device, DynBuffer, Options};
+use tilewright::device::{Device, DeviceKind, DynBuffer, Options};
 use tilewright::gemm::{Operands, Prepared};
 use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::gemm::{Batching, Operand, Placement, Problem, Recipe, Storage};
@@ -60,7 +60,7 @@ impl Case {
             .with_scalar("beta", self.beta);
         let mut keep = Vec::new();
         for (operand, filled) in [(Operand::A, &a), (Operand::B, &b), (Operand::C, &c)] {
-            let memory = device.upload(&filled.bytes).unwrap();
+            let memory = device.upload(&filled.for_device(device)).unwrap();
             operands =
                 operands.with(operand, self.batched(device, &memory, filled.placement, filled.element));
             keep.push(memory);
@@ -181,6 +181,16 @@ impl<'a> Filled<'a> {
             f64::from(if element == Element::U8 { value.abs() } else { value })
         };
         Filled { placement, element, bytes: (0..count).flat_map(|i| encode(element, number(i))).collect() }
+    }
+
+    /// The bytes to upload: exactly these for the simulator. compute-sanitizer takes a `cp.async` of the first few bytes of 16 (which the
+    /// hardware encodes in the low bits of the address) for one of all 16, so a GPU gets the rest of the last 16, too.
+    fn for_device(&self, device: &Device) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        if device.kind() == DeviceKind::Cuda {
+            bytes.resize(bytes.len().next_multiple_of(16), POISON);
+        }
+        bytes
     }
 
     fn at(&self, member: usize, row: usize, column: usize) -> f64 {

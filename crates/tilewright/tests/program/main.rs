@@ -192,7 +192,7 @@ fn products_of_transposed_views() {
     everywhere(|device| {
         let program = device.program(&matmul::stage(16, 16, 16).unwrap()).unwrap();
         let (a, b) = (device.upload(&narrow(&a)).unwrap(), device.upload(&narrow(&b)).unwrap());
-        let c = device.alloc::<f32>(m * n).unwrap();
+        let c = device.upload(&vec![f32::NAN; m * n]).unwrap();
         // b is stored by columns.
         let (a, b, c_view) = (a.view([m, k]), b.view([n, k]).transpose(), c.view([m, n]));
         assert_eq!(program.grid_for(&[&a, &b, &c_view]).unwrap(), [3, 2, 1]);
@@ -224,7 +224,7 @@ fn factors_through_tensor_maps() {
     everywhere(|device| {
         let program = device.program(&large::stage::<bf16, f32>().unwrap()).unwrap();
         let (a, b) = (device.upload(&narrow(&a)).unwrap(), device.upload(&narrow(&b)).unwrap());
-        let c = device.alloc::<f32>(m * n).unwrap();
+        let c = device.upload(&vec![f32::NAN; m * n]).unwrap();
         // All of it by tensor maps, rows that do not begin at multiples of 16 bytes without, and nothing at all.
         for (depth, maps) in [(136, 3), (80, 3), (0, 0)] {
             let (a, b) = (a.strided([m, depth], [k, 1]), b.view([depth, n]));
@@ -255,7 +255,7 @@ fn sums_in_halves() {
     for device in chips() {
         let program = device.program(&large::stage::<f16, f16>().unwrap()).unwrap();
         let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
-        let c = device.alloc::<f16>(m * n).unwrap();
+        let c = device.upload(&vec![f16::NAN; m * n]).unwrap();
         let tensors: [&dyn tilewright::device::Argument; 3] =
             [&a.view([m, k]), &b.view([k, n]), &c.view([m, n])];
         program.run(&tensors).unwrap().expect_clean().unwrap();
