@@ -297,10 +297,15 @@ impl Lowering<'_> {
 
     /// Says that global memory is about to be read or written: what a program stores it must see when it loads, though other threads did it.
     pub(super) fn touch_global(&mut self, access: Touched) {
-        if self.scratch.global.iter().any(|before| before.meets(&access)) {
+        self.come_to(&access);
+        self.scratch.global.push(access);
+    }
+
+    /// Threads meet if what they did to global memory so far must come before this access.
+    pub(super) fn come_to(&mut self, access: &Touched) {
+        if self.scratch.global.iter().any(|before| before.meets(access)) {
             self.meet();
         }
-        self.scratch.global.push(access);
     }
 
     /// Orders what the program did before with what it does after, as seen by other programs: threads meet on both sides of their fences, so

@@ -10,8 +10,8 @@
 //! at its place in the text:            wait for its group; read what it left
 //! ```
 //!
-//! A load takes part if it stands in the body of the function, is accessed in vectors of 16 bytes, nothing before it writes to its tensor, and
-//! there is shared memory for it with as many blocks on a multiprocessor as there are without.
+//! A load takes part if it stands in the body of the function, is accessed in vectors of 16 bytes, nothing between that reduction and it writes
+//! to its tensor, and there is shared memory for it with as many blocks on a multiprocessor as there are without.
 
 use std::rc::Rc;
 
@@ -91,6 +91,8 @@ impl Lowering<'_> {
         if size > room || !in_units(&layout, &order, element) {
             return None;
         }
+        // What the program has stored so far is there. Whoever writes after the load waits for it when it is at its place.
+        self.come_to(&self.access_to_box(data, &layout, element, None));
         for &scalar in scalars {
             self.copy(self.source.op(scalar));
         }

@@ -120,6 +120,17 @@ impl Lowering<'_> {
 
     /// A box is about to be read, or written by this op, by threads that each have their own elements of it unless some hold copies.
     pub(super) fn touch_box(&mut self, data: &OpData, layout: &Rc<Layout>, element: Element, by: Option<Op>) {
+        let access = self.access_to_box(data, layout, element, by);
+        self.touch_global(access);
+    }
+
+    pub(super) fn access_to_box(
+        &self,
+        data: &OpData,
+        layout: &Rc<Layout>,
+        element: Element,
+        by: Option<Op>,
+    ) -> Touched {
         let source = self.source;
         let parts = Box3::of(data, layout.shape.rank());
         let start = |&start: &Value| {
@@ -136,7 +147,7 @@ impl Lowering<'_> {
             bytes: super::assign::bytes(element),
         });
         let root = self.root(data.operands[0]);
-        self.touch_global(Touched { root, writes: by.is_some(), place, in_text: true, by });
+        Touched { root, writes: by.is_some(), place, in_text: true, by }
     }
 
     fn touch_points(&mut self, data: &OpData, writes: bool) {

@@ -6,6 +6,7 @@ mod atomics;
 mod clusters;
 mod gradients;
 mod guards;
+mod order;
 mod pipelines;
 mod results;
 mod sort;
