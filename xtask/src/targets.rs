@@ -118,7 +118,7 @@ pub(crate) static RULES: &[Rule] = &[
         package: "tilewright",
         kind: Kind::Test,
         name: "ops",
-        arguments: &["devices::", "steps::"],
+        arguments: &["devices::", "margins::", "steps::"],
         seconds: 300,
         sanitizers: EVERY_TOOL,
         threaded: &[],

@@ -7,6 +7,7 @@ mod common;
 mod devices;
 mod elements;
 mod losses;
+mod margins;
 mod messages;
 mod norms;
 mod reductions;
