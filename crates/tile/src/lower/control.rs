@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use tilewright_ir::{AccessKind, Cmp, Count, Func, Op, OpData, Opcode, Region, Type, Value};
 
 use super::assign::{Box3, accessed};
-use super::exchange::{State, Touched};
+use super::exchange::State;
 use super::factors::root;
+use super::touched::Touched;
 use super::{Held, Lowering, Result, Turn};
 
 impl Lowering<'_> {

@@ -19,10 +19,10 @@ use tilewright_ir::{Align, Bytes, Cmp, Count, Op, OpData, Opcode, Region, Space,
 
 use super::assign::{Box3, Order, bytes};
 use super::engine::Ring;
-use super::exchange::Touched;
 use super::factors::root;
 use super::layout::Layout;
 use super::pipeline::{Form, Loads, Mechanism};
+use super::touched::Touched;
 use super::{Held, Lowering};
 
 const SHARED: Type = Type::Pointer(Space::Shared);

@@ -7,11 +7,12 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use tilewright_ir::{Align, Bytes, Element, Flags, Loc, Op, OpData, Opcode, Space, Type, Value};
+use tilewright_ir::{Align, Bytes, Element, Flags, Loc, OpData, Opcode, Space, Type, Value};
 use tilewright_passes::RemarkKind;
 
 use super::assign::bytes;
 use super::layout::{Layout, row_major};
+use super::touched::Touched;
 use super::{Lowering, Tile};
 
 const SHARED: Type = Type::Pointer(Space::Shared);
@@ -34,7 +35,7 @@ pub(super) struct Scratch {
     /// What threads have stored to since a fence that made this known to asynchronous stores.
     stored: Vec<Range<u32>>,
     /// What this program did to global memory since its threads met last.
-    global: Vec<Touched>,
+    pub(super) global: Vec<Touched>,
 }
 
 /// What has happened since the last barrier.
@@ -44,79 +45,6 @@ pub(super) struct State {
     remote: Vec<Range<u32>>,
     stored: Vec<Range<u32>>,
     global: Vec<Touched>,
-}
-
-/// An access to global memory: whose, whether it writes, and what it is about, so that threads that come back to their own elements need not
-/// wait for each other.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Touched {
-    /// The pointer it started from; none if nobody knows.
-    pub(super) root: Option<Value>,
-    pub(super) writes: bool,
-    /// The box, if each of its elements belongs to one thread; none for anything else.
-    pub(super) place: Option<Place>,
-    /// Whether it comes before in the text, and not only in an earlier round of a loop.
-    pub(super) in_text: bool,
-    /// The store that does it, if no two rounds of a loop have different threads store to one place.
-    pub(super) by: Option<Op>,
-}
-
-/// A box of a tensor, and who holds which of its elements.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Place {
-    pub(super) pointer: Value,
-    pub(super) starts: Vec<Start>,
-    pub(super) extents: Vec<Value>,
-    pub(super) strides: Vec<Value>,
-    pub(super) layout: Rc<Layout>,
-    /// Of an element.
-    pub(super) bytes: u32,
-}
-
-impl Place {
-    /// Whether two boxes of one view share no index, and so no memory: elements of a view that is written lie apart.
-    fn is_apart(&self, other: &Place) -> bool {
-        let one_view = self.pointer == other.pointer && self.strides == other.strides;
-        let extents = |place: &Place| place.layout.shape.extents().to_vec();
-        let ends = extents(self).into_iter().zip(extents(other));
-        let mut axes = self.starts.iter().zip(&other.starts).zip(ends);
-        one_view
-            && axes.any(|(starts, (own, others))| match starts {
-                (Start::At(a), Start::At(b)) => a + i64::from(own) <= *b || b + i64::from(others) <= *a,
-                _ => false,
-            })
-    }
-}
-
-/// Where a box starts along an axis.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Start {
-    At(i64),
-    Computed(Value),
-}
-
-impl Touched {
-    /// Whether threads must meet between this access and a later one.
-    fn meets(&self, later: &Touched) -> bool {
-        match (self.root, later.root) {
-            (Some(own), Some(other)) if own != other => self.in_text && self.meets_in_place(later),
-            _ => {
-                let places = self.place.as_ref().zip(later.place.as_ref());
-                let again = later.place.is_some() && self.by.is_some() && self.by == later.by;
-                let harmless =
-                    again || places.is_some_and(|(own, later)| own == later || own.is_apart(later));
-                (self.writes || later.writes) && !harmless
-            }
-        }
-    }
-
-    /// Two parameters may be one tensor, read and then written in place: then threads that write what only they have read need not wait.
-    fn meets_in_place(&self, later: &Touched) -> bool {
-        let held =
-            |touched: &Touched| touched.place.as_ref().map(|place| (place.layout.clone(), place.bytes));
-        let own_elements = held(self).is_some() && held(self) == held(later);
-        !self.writes && later.writes && !own_elements
-    }
 }
 
 /// Adds what is not there yet: what happened before ways part is known to each of them.
@@ -295,19 +223,6 @@ impl Lowering<'_> {
         }
     }
 
-    /// Says that global memory is about to be read or written: what a program stores it must see when it loads, though other threads did it.
-    pub(super) fn touch_global(&mut self, access: Touched) {
-        self.come_to(&access);
-        self.scratch.global.push(access);
-    }
-
-    /// Threads meet if what they did to global memory so far must come before this access.
-    pub(super) fn come_to(&mut self, access: &Touched) {
-        if self.scratch.global.iter().any(|before| before.meets(access)) {
-            self.meet();
-        }
-    }
-
     /// Orders what the program did before with what it does after, as seen by other programs: threads meet on both sides of their fences, so
     /// that each of them speaks for all.
     pub(super) fn fence(&mut self, data: &OpData) {
@@ -317,7 +232,7 @@ impl Lowering<'_> {
     }
 
     /// All threads of the program wait for each other.
-    fn meet(&mut self) {
+    pub(super) fn meet(&mut self) {
         if self.team().blocks == 1 { self.block_barrier() } else { self.cluster_barrier() }
     }
 

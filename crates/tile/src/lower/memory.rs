@@ -11,8 +11,8 @@ use tilewright_ir::{Attr, AttrKind, Cmp, Combine, Element, Index, Op, OpData, Op
 use tilewright_passes::RemarkKind;
 
 use super::assign::{Box3, Order, constant, memory_order, missing};
-use super::exchange::{Place, Start, Touched};
 use super::layout::{Holder, Layout};
+use super::touched::{Place, Start, Touched};
 use super::{Held, LowerError, Lowering, Result, Tile};
 
 /// Registers that lie side by side in memory and move in one access.

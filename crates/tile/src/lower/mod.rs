@@ -5,7 +5,7 @@
 //! elements. Each family of ops has a file:
 //!
 //! * [`map`] for elements, [`combine`] and [`scan`] for what goes along an axis, several at once ([`join`]), [`rearrange`] for shapes, [`control`] for loops and branches;
-//! * [`memory`] for what moves to and from global memory, [`fetch`], [`rounds`] and [`grids`] for when that may begin;
+//! * [`memory`] for what moves to and from global memory, [`touched`] for what must come before what there, [`fetch`], [`rounds`] and [`grids`] for when that may begin;
 //! * [`dot`] for matrix products, whose sums may be [`outgoing`] by themselves. A [`pipeline`] loads their [`factors`] ahead, by the copy
 //!   [`engine`] or by [`copies`] of all threads, for one program at a time or for [`teams`] that have their own; a [`storer`] takes what comes out;
 //! * [`exchange`] moves elements between threads through shared memory and knows where barriers must be, [`cluster`] between blocks;
@@ -43,6 +43,7 @@ mod sink;
 mod storer;
 mod teams;
 mod threads;
+mod touched;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -57,10 +58,11 @@ use tilewright_passes::{Alignment, Context, Remark, RemarkKind};
 use assign::Plan;
 use cluster::Signals;
 use engine::Ring;
-use exchange::{Scratch, Touched};
+use exchange::Scratch;
 use layout::{Layout, Team};
 use pipeline::{Mechanism, Pipeline};
 use positions::Positions;
+use touched::Touched;
 
 pub use pipeline::{MapParameter, Number};
 

@@ -1,4 +1,4 @@
-//! What a program has stored it sees when it loads, however early the load begins.
+//! What a program has stored it sees when it loads, however early the load begins; what it reads before it stores, in place, it reads as it was.
 
 use tilewright::lang::tile::prelude::*;
 
@@ -32,6 +32,52 @@ fn loads_that_begin_early_begin_after_stores() {
             let [x, to, result] = [&x, &y, &out].map(|buffer| buffer.view([rows, width]));
             program.run(&[&x, &to, &result]).unwrap().expect_clean().unwrap();
             assert!(out.to_vec().unwrap() == expected, "{columns} columns, {ahead} ahead, {device:?}");
+        }
+    }
+}
+
+/// Each row, and itself further on or turned: all of it is read before any is written.
+#[kernel]
+fn shifted(x: View<f32, 2>, y: View<f32, 2>, rows: u32, columns: u32, way: u32) {
+    let first = program_id(0) * rows;
+    let own = x.tile([rows, columns]).at((first, 0)).load();
+    let other = match way {
+        0 => x.tile([rows, columns]).at((first, 33)).load(),
+        1 => x.tile([rows, columns]).at((first + 1, 0)).load(),
+        2 => x.transpose().tile([rows, columns]).at((first, 0)).load(),
+        _ => x.tile([rows, columns]).at((first, 0)).load(),
+    };
+    y.tile([rows, columns]).at((first, 0)).store(own + other * 4.0);
+}
+
+#[test]
+fn what_is_replaced_was_read_before() {
+    // A program of one row of 512, of a square.
+    for (rows, columns, ways) in [(1usize, 512usize, [0, 3]), (64, 64, [1, 2]), (64, 64, [3, 0])] {
+        for way in ways {
+            let data: Vec<f32> = (0..rows * columns).map(|i| (i % 13) as f32 - 6.0).collect();
+            let at = |row: usize, column: usize| {
+                if row < rows && column < columns { data[row * columns + column] } else { 0.0 }
+            };
+            let element = |i: usize| {
+                let (row, column) = (i / columns, i % columns);
+                let other = match way {
+                    0 => at(row, column + 33),
+                    1 => at(row + 1, column),
+                    2 => at(column, row),
+                    _ => at(row, column),
+                };
+                at(row, column) + 4.0 * other
+            };
+            let expected: Vec<f32> = (0..rows * columns).map(element).collect();
+            for device in chips() {
+                let (height, width) = (u32::try_from(rows).unwrap(), u32::try_from(columns).unwrap());
+                let program = device.program(&shifted::stage(height, width, way).unwrap()).unwrap();
+                let x = device.upload(&data).unwrap();
+                let view = x.view([rows, columns]);
+                program.launch(1, &[&view, &view]).unwrap().expect_clean().unwrap();
+                assert!(x.to_vec().unwrap() == expected, "{rows} x {columns}, way {way}, {device:?}");
+            }
         }
     }
 }

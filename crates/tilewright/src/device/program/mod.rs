@@ -66,9 +66,9 @@ use variants::{Entry, MapPlan, Source, Variants};
 /// [`Buffer`](super::Buffer) for a `Global`. Checked at each launch are numbers, types and dimensions; that a view lies inside of its buffer,
 /// has extents below 2^31, and keeps what the kernel promises of it (`aligned`, `unit_stride`, ...); and that a view the kernel writes has
 /// each element once and shares none with another view. A kernel may work in place: the very same view can be given twice, if it is
-/// written through one of the two only. What is read through the other must then be written, if at all, by the same program and after it
-/// was read: loads may move ahead of stores through another view. Two views count as
-/// sharing elements if that cannot be excluded, as between different strides in the same range of memory. `Global` pointers are not looked at.
+/// written through one of the two only. What is read through the other must then be written, if at all, by the same program, and after it
+/// was read in the same round of all loops: loads may move ahead of stores through another view. Programs that need more read and write through
+/// one view, where all is in the order of the text. Two views count as sharing elements if that cannot be excluded, as between different strides in the same range of memory. `Global` pointers are not looked at.
 ///
 /// # Variants
 ///
