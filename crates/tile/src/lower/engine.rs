@@ -190,10 +190,11 @@ impl Lowering<'_> {
     }
 
     /// The loader: what a loop counts as when its counter is `number`. In every other program sums are added up from the last factors to the
-    /// first: what the program before has read last is what L2 still holds.
+    /// first: what the program before has read last is what L2 still holds. Not with a counter of 8 or 16 bits, which nobody computes with.
     pub(super) fn walked(&mut self, data: &OpData, number: Value, [low, high, step]: [Value; 3]) -> Value {
-        let Some(backwards) = self.backwards.filter(|_| self.only_sums(data)) else { return number };
         let ty = self.builder.func.ty(number);
+        let turns = ty.bits() >= 32 && self.only_sums(data);
+        let Some(backwards) = self.backwards.filter(|_| turns) else { return number };
         let steps = self.steps_to_last([low, high, step]);
         let steps = self.with_type(steps, ty);
         let way = self.binary(Opcode::Mul, steps, step);

@@ -59,8 +59,14 @@ impl Place {
     }
 
     /// Whether threads hold the same elements of both boxes, or the boxes share none, if the two parameters that their pointers come from are the
-    /// very same view.
+    /// very same view: if one is a box that all programs read and the other each program's own, they can be so only where there is one program,
+    /// whose own starts at zero, too.
     fn is_harmless_in_place(&self, later: &Place, func: &Func, roots: (Value, Value)) -> bool {
+        let held_alike = self.layout == later.layout && self.bytes == later.bytes;
+        let is_constant = |start: &Start| matches!(start, Start::At(_));
+        if self.starts.iter().all(is_constant) && !later.starts.iter().all(is_constant) {
+            return held_alike;
+        }
         let corresponds = |&(a, b): &(Value, Value)| corresponds(func, (a, b), roots, DEPTH);
         let mut shape =
             std::iter::once((self.pointer, later.pointer)).chain(pairs(&self.strides, &later.strides));
@@ -68,8 +74,7 @@ impl Place {
             (Start::Computed(a), Start::Computed(b)) => corresponds(&(*a, *b)),
             (a, b) => a == b,
         });
-        let own_elements = self.layout == later.layout && self.bytes == later.bytes && starts_alike;
-        (own_elements || self.is_beside(later)) && shape.all(|pair| corresponds(&pair))
+        (held_alike && starts_alike || self.is_beside(later)) && shape.all(|pair| corresponds(&pair))
     }
 }
 

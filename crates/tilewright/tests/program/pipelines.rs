@@ -66,6 +66,41 @@ fn factors_come_in_any_order_and_from_any_place() {
     }
 }
 
+/// 64 rows of the product, by a counter of 16 or of 8 bits.
+#[kernel]
+fn of_narrow_counters(
+    a: View<bf16, 2>,
+    b: View<bf16, 2>,
+    c: View<f32, 2>,
+    _counts: View<u32, 1>,
+    of_bytes: bool,
+) {
+    let own = c.partition([64, 64]);
+    let mut sum = Tile::<f32>::zeros([64, 64]);
+    let steps = a.extent(1).div_ceil(64);
+    if of_bytes {
+        for step in 0i8..steps.cast::<i8>() {
+            let k = step.cast::<u32>() * 64;
+            let left = a.tile([64, 64]).at((own.start(0), k)).load();
+            sum = dot(left, b.tile([64, 64]).at((k, own.start(1))).load(), sum);
+        }
+    } else {
+        for step in 0u16..steps.cast::<u16>() {
+            let k = step.cast::<u32>() * 64;
+            let left = a.tile([64, 64]).at((own.start(0), k)).load();
+            sum = dot(left, b.tile([64, 64]).at((k, own.start(1))).load(), sum);
+        }
+    }
+    own.store(sum);
+}
+
+#[test]
+fn steps_are_counted_by_any_integer() {
+    for of_bytes in [true, false] {
+        agrees(&format!("bytes: {of_bytes}"), &of_narrow_counters::stage(of_bytes).unwrap(), &[0]);
+    }
+}
+
 /// Two products whose sums meet: of factors as they are, and of one that was computed.
 #[kernel]
 fn of_both_kinds(
