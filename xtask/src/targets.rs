@@ -118,7 +118,7 @@ pub(crate) static RULES: &[Rule] = &[
         package: "tilewright",
         kind: Kind::Test,
         name: "ops",
-        arguments: &["devices::", "margins::", "steps::"],
+        arguments: &["devices::", "in_place::", "margins::", "steps::"],
         seconds: 300,
         sanitizers: EVERY_TOOL,
         threaded: &[],

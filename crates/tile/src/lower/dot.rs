@@ -389,11 +389,8 @@ impl Lowering<'_> {
         self.scratch.make_room(rooms, self.loc);
         let (left, right) =
             (self.stored(a, extents.rows, 1, atom.a), self.stored(b, extents.rows, 0, atom.b));
-        // Not one by one as they are stored: the barrier before the second one would forget that the first is still to be read.
-        [&left, &right]
-            .into_iter()
-            .filter_map(|one| one.piece.as_ref())
-            .for_each(|piece| self.touch(piece, false));
+        let pieces: Vec<_> = [&left, &right].into_iter().filter_map(|one| one.piece.as_ref()).collect();
+        self.touch_all(&pieces, false);
         let (m, n) = (extents.m / down, extents.n / across);
         let first = |this: &mut Self, axis: usize| this.warp_base(&layout, axis);
         let (row, column) = (first(self, extents.rows), first(self, extents.rows + 1));
@@ -678,7 +675,7 @@ impl Lowering<'_> {
         if self.team().blocks > 1 {
             self.cluster_barrier();
         }
-        [piece_a, piece_b].iter().for_each(|piece| self.touch(piece, false));
+        self.touch_all(&[&piece_a, &piece_b], false);
         let (Extents { m, n, k, rows, .. }, sum) = (self.extents(data), self.element(c));
         let [size_a, size_b] = [bytes(self.element(a)), bytes(self.element(b))];
         // How far a matrix, a row and a column of the sums go in each factor, in bytes.

@@ -188,12 +188,19 @@ impl Lowering<'_> {
 
     /// Says that a piece is about to be read or written.
     pub(super) fn touch(&mut self, piece: &Range<u32>, write: bool) {
-        if self.scratch.meets(piece, write) {
+        self.touch_all(&[piece], write);
+    }
+
+    /// The same of several that are read or written together: one by one, a barrier for the second would forget that the first is still to be.
+    pub(super) fn touch_all(&mut self, pieces: &[&Range<u32>], write: bool) {
+        if pieces.iter().any(|piece| self.scratch.meets(piece, write)) {
             self.block_barrier();
         }
-        self.scratch.pending.push((piece.clone(), write));
-        if write && self.team().blocks > 1 {
-            self.scratch.stored.push(piece.clone());
+        for &piece in pieces {
+            self.scratch.pending.push((piece.clone(), write));
+            if write && self.team().blocks > 1 {
+                self.scratch.stored.push(piece.clone());
+            }
         }
     }
 

@@ -692,61 +692,6 @@ fn rows_in_steps() {
     assert!(a.to_vec().unwrap().into_iter().zip(sa.to_vec().unwrap()).all(near));
 }
 
-/// Results that take the place of an input are the same bits as elsewhere: of one number, of odd lengths, of several tiles, on all devices.
-fn in_place<T: Sample>() {
-    type Run<T> = fn(&Device, Rows<'_, T>, Rows<'_, T>, Rows<'_, T>) -> Result<(), Error>;
-    let all: [(&str, Run<T>); 6] = [
-        ("a conversion", |d, x, _, y| convert(d, x, y)),
-        ("SwiGLU", |d, gate, up, y| Glu::swiglu().run(d, gate, up, y)),
-        ("GeGLU", |d, gate, up, y| Glu::geglu().run(d, gate, up, y)),
-        ("dropout", |d, x, _, y| Dropout::new(0.4, 7).run(d, x, y)),
-        ("a function", |d, x, _, y| Elementwise::new(Unary::Silu).run(d, &[x], y)),
-        ("a function of two", |d, a, b, y| Elementwise::new(Binary::Mul).run(d, &[a, b], y)),
-    ];
-    for device in [Device::cpu(), machine()] {
-        for (extents, lies) in [(1, 1), (5, 3), (9, 33), (3, 5000)].into_iter().zip(ALL_LIES) {
-            let gap = T::of(0.25);
-            let matrix = |seed| {
-                let numbers: Vec<T> =
-                    normals(seed, extents.0 * extents.1, 2.0).into_iter().map(T::of).collect();
-                Matrix::new(&device, extents, lies, &numbers, gap)
-            };
-            for (name, run) in all {
-                let bits = |y: &Matrix<T>| y.read(gap).iter().map(|y| y.to_bits()).collect::<Vec<_>>();
-                let (a, b, y) = (matrix(1), matrix(2), matrix(3));
-                run(&device, a.view(), b.view(), y.view()).unwrap();
-                let elsewhere = bits(&y);
-                run(&device, a.view(), b.view(), a.view()).unwrap();
-                assert_eq!(bits(&a), elsewhere, "{name} {extents:?} {lies:?} {}", device.name());
-                if name.contains("GLU") || name.contains("two") {
-                    let a = matrix(1);
-                    run(&device, a.view(), b.view(), b.view()).unwrap();
-                    assert_eq!(bits(&b), elsewhere, "{name} {extents:?} {lies:?} {}", device.name());
-                }
-            }
-            // Gradients in the place of two of the inputs.
-            let [gate, up, dy, dgate, dup] = [1, 2, 3, 4, 5].map(matrix);
-            let glu = Glu::geglu_tanh();
-            glu.backward(&device, gate.view(), up.view(), dy.view(), dgate.view(), dup.view()).unwrap();
-            glu.backward(&device, gate.view(), up.view(), dy.view(), up.view(), gate.view()).unwrap();
-            let same = |a: &Matrix<T>, b: &Matrix<T>| {
-                a.read(gap).iter().zip(b.read(gap)).all(|(a, b)| a.to_bits() == b.to_bits())
-            };
-            assert!(same(&up, &dgate) && same(&gate, &dup), "{extents:?} {lies:?} {}", device.name());
-        }
-    }
-}
-
-#[test]
-fn in_place_of_f32() {
-    in_place::<f32>();
-}
-
-#[test]
-fn in_place_of_bf16() {
-    in_place::<bf16>();
-}
-
 /// Axes in other orders are the same bits.
 #[test]
 fn permutations_of_kernels() {

@@ -6,6 +6,7 @@
 mod common;
 mod devices;
 mod elements;
+mod in_place;
 mod losses;
 mod margins;
 mod messages;

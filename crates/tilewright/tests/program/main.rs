@@ -8,6 +8,7 @@ mod gradients;
 mod guards;
 mod order;
 mod pipelines;
+mod products;
 mod results;
 mod sort;
 mod take;
