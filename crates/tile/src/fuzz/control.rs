@@ -5,9 +5,18 @@ use tilewright_ir::{Axis, Cmp, Element, Loc, Op, Opcode, Region, Type, Value};
 use super::element::sample;
 use super::program::{Gen, Tile, shape};
 
+/// How much there was before a region.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    tiles: usize,
+    scalars: usize,
+    inputs: usize,
+    own: usize,
+}
+
 impl Gen {
     /// Statements in a region of their own; what they make is forgotten when `end` has chosen from it.
-    fn block(&mut self, mark: (usize, usize, usize), end: impl FnOnce(&mut Gen) -> Vec<Value>, code: Opcode) {
+    fn block(&mut self, mark: Mark, end: impl FnOnce(&mut Gen) -> Vec<Value>, code: Opcode) {
         self.depth += 1;
         for _ in 0..1 + self.random.below(3) {
             self.statement();
@@ -16,13 +25,19 @@ impl Gen {
         let values = end(self);
         self.b.push(code, values, [], [], Loc::NONE);
         self.b.close();
-        self.tiles.truncate(mark.0);
-        self.scalars.truncate(mark.1);
-        self.inputs.truncate(mark.2);
+        self.tiles.truncate(mark.tiles);
+        self.scalars.truncate(mark.scalars);
+        self.inputs.truncate(mark.inputs);
+        self.own.truncate(mark.own);
     }
 
-    fn mark(&self) -> (usize, usize, usize) {
-        (self.tiles.len(), self.scalars.len(), self.inputs.len())
+    fn mark(&self) -> Mark {
+        Mark {
+            tiles: self.tiles.len(),
+            scalars: self.scalars.len(),
+            inputs: self.inputs.len(),
+            own: self.own.len(),
+        }
     }
 
     /// Tiles that control flow hands on.
@@ -128,7 +143,7 @@ impl Gen {
         passed.splice(0..0, [goes_on, left]);
         self.b.push(Opcode::Condition, passed, [], [], Loc::NONE);
         self.b.close();
-        self.tiles.truncate(mark.0);
+        self.tiles.truncate(mark.tiles);
         let body = self.b.open(op);
         let left = self.b.func.add_arg(body, Type::U32);
         self.scalars.push((left, Element::U32));

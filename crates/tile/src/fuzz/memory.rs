@@ -1,13 +1,14 @@
 //! Statements that touch memory, and the buffers they need.
 //!
-//! Every store has a buffer of its own, in which each program has a part to itself; atomics may meet, if their sum does not tell the order.
+//! Every store has a buffer of its own, in which each program has a part to itself, or is one of several accesses to a part of memory that a
+//! program uses as it likes; atomics may meet, if their sum does not tell the order.
 
 use tilewright_ir::{
     Axis, Combine, Constant, Element, Opcode, Order, Scope, Shape, Space, Type, Value, canonical,
 };
 
 use super::element::{ELEMENTS, sample, small};
-use super::program::{Gen, Tile};
+use super::program::{Gen, Tile, shape};
 use super::{Given, Rule};
 
 const GLOBAL: Type = Type::Pointer(Space::Global);
@@ -394,6 +395,90 @@ impl Gen {
             // What was there before depends on nobody else.
             self.push(Tile { value: result, small: false, ..value });
         }
+    }
+}
+
+impl Gen {
+    /// Accesses of any kind to memory that only this program uses, anywhere in it, turned or not: their order is what counts.
+    pub(super) fn use_own(&mut self) {
+        let tensor = if !self.own.is_empty() && !self.random.once_in(3) {
+            self.own[self.random.index(self.own.len())].clone()
+        } else {
+            let element = self.random.pick(&ELEMENTS);
+            let columns = self.random.pick(&[16, 40, 64, 256, 512, 1024]).min(self.limit);
+            let rows = 1 + self.random.below((self.limit / columns).clamp(1, 16));
+            let tensor = self.own_matrix([rows, columns], element);
+            self.own.push(tensor.clone());
+            tensor
+        };
+        self.rereads = true;
+        for _ in 0..1 + self.random.below(3) {
+            match self.random.below(8) {
+                0..=2 => self.store_to(&tensor),
+                3..=5 => self.load_back(&tensor),
+                6 => self.gather_from(&tensor),
+                _ => self.add_to(&tensor),
+            }
+        }
+    }
+
+    /// A box of such memory: its shape, and the operands from the starts on.
+    fn some_box(&mut self, tensor: &Tensor) -> (Shape, Vec<Value>) {
+        let mut boxes = Vec::new();
+        for &extent in &tensor.extents {
+            let size = self.random.pick(&[extent, extent, extent, extent.div_ceil(2), 1]);
+            let shift = self.random.pick(&[0, 0, 0, 1, 3, 4, 8, -1, -4]);
+            let start = self.start(shift, size, false);
+            boxes.push((size, start));
+        }
+        let turned = self.random.once_in(4);
+        let mut operands: Vec<Value> = boxes.iter().map(|&(_, start)| start).collect();
+        let mut facts = tensor.facts.clone();
+        let mut extents: Vec<u32> = boxes.iter().map(|&(size, _)| size).collect();
+        if turned {
+            extents.reverse();
+            operands.reverse();
+            facts.swap(0, 1);
+            facts.swap(2, 3);
+        }
+        operands.extend(facts);
+        (shape(&extents), operands)
+    }
+
+    fn store_to(&mut self, tensor: &Tensor) {
+        let (shape, place) = self.some_box(tensor);
+        let tile = self.exact_of(tensor.element, shape);
+        let operands = [tensor.pointer, tile.value].into_iter().chain(place);
+        self.b.push(Opcode::TileStore, operands, [], [], tilewright_ir::Loc::NONE);
+    }
+
+    fn load_back(&mut self, tensor: &Tensor) {
+        let (shape, place) = self.some_box(tensor);
+        let bits = sample(&mut self.random, tensor.element);
+        let pad = self.constant(tensor.element, bits);
+        let operands: Vec<Value> = [tensor.pointer].into_iter().chain(place).chain([pad]).collect();
+        let value = self.emit(Opcode::TileLoad, &operands, &[], Some(Type::Tile(tensor.element, shape)));
+        self.push(Tile { value, element: tensor.element, shape, rule: Rule::Exact, small: false });
+    }
+
+    fn gather_from(&mut self, tensor: &Tensor) {
+        let from = self.exact();
+        let [distances, mask] = self.distances(from, tensor.extents[1], Element::U32, 0);
+        let other = self.exact_of(tensor.element, from.shape);
+        let operands = [tensor.pointer, distances.value, mask.value, other.value];
+        let value = self.emit(Opcode::Gather, &operands, &[], None);
+        self.push(Tile { value, small: false, ..other });
+    }
+
+    fn add_to(&mut self, tensor: &Tensor) {
+        if !matches!(tensor.element, Element::I32 | Element::U32 | Element::I64) {
+            return self.load_back(tensor);
+        }
+        let from = self.exact();
+        let [distances, mask] = self.distances(from, tensor.extents[1], Element::U32, 0);
+        let value = self.exact_of(tensor.element, from.shape);
+        let operands = [tensor.pointer, distances.value, mask.value, value.value];
+        self.emit(Opcode::TileAtomic, &operands, &[Combine::Add.into()], None);
     }
 }
 

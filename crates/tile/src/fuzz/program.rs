@@ -34,6 +34,8 @@ pub(super) struct Gen {
     pub(super) tiles: Vec<Tile>,
     pub(super) scalars: Vec<(Value, Element)>,
     pub(super) inputs: Vec<Tensor>,
+    /// Memory that a program uses as it likes.
+    pub(super) own: Vec<Tensor>,
     pub(super) rereads: bool,
     /// Statements that may still be made.
     pub(super) left: u32,
@@ -77,6 +79,7 @@ pub(super) fn generate(seed: u64, budget: u32) -> Case {
         tiles: Vec::new(),
         scalars: [x, y, z, columns, program].map(|value| (value, Element::U32)).to_vec(),
         inputs: Vec::new(),
+        own: Vec::new(),
         rereads: false,
         left: budget,
         depth: 0,
@@ -243,7 +246,7 @@ impl Gen {
 
     pub(super) fn statement(&mut self) {
         self.left = self.left.saturating_sub(1);
-        match self.random.below(24) {
+        match self.random.below(25) {
             0..=1 => {
                 let (shape, element) = (self.home, self.random.pick(&ELEMENTS));
                 self.load(shape, element);
@@ -262,7 +265,12 @@ impl Gen {
                     self.dot_loop();
                 }
             }
-            17 => self.dot(),
+            17 => {
+                // One after the other, they take turns with shared memory.
+                for _ in 0..self.random.pick(&[1, 1, 1, 2, 3, 4]) {
+                    self.dot();
+                }
+            }
             18 => self.scalar(),
             19 => self.approximate(),
             20 if !self.repeated => {
@@ -272,6 +280,7 @@ impl Gen {
             21 if self.depth < 2 => self.branch(),
             22 if self.depth == 0 && self.limit >= 32 && self.random.once_in(3) => self.rows(),
             22..=23 if self.depth < 2 => self.repeat(),
+            24 => self.use_own(),
             _ => self.make(),
         }
     }
