@@ -75,6 +75,7 @@ fn wrong_input_is_one_line_and_exit_code_2() {
         (&["gemm", "--shape", "8x8x8", "--rounds", "0"], "--rounds"),
         (&["softmax", "--rows", "8"], "found --rows or --columns alone, expected both"),
         (&["softmax", "--rows", "0", "--columns", "8"], "found 0 x 8 elements"),
+        (&["rope", "--rows", "4000000000", "--columns", "4000000000"], "expected at most 2^40 in all"),
         (&["softmax", "--set", "round"], "expected one of bars, quick"),
         (&["softmax", "--dtype", "f64"], "expected one of f32, f16, bf16"),
         (&["softmax", "--peer", "none,torch"], "found none beside others"),

@@ -19,6 +19,8 @@ fn main() {
         Trial::test("a_kernel_keeps_what_its_launch_needs", a_kernel_keeps_what_its_launch_needs),
         Trial::test("operators_need_no_compiler", operators_need_no_compiler),
         Trial::test("what_cannot_be_packed_is_said", what_cannot_be_packed_is_said),
+        Trial::test("a_pack_is_replaced_whole_or_not_at_all", a_pack_is_replaced_whole_or_not_at_all)
+            .with_ignored_flag(!cfg!(unix)),
         Trial::test("all_operators_are_those_that_there_are", all_operators_are_those_that_there_are),
         Trial::test("with_an_assembler_there_is_machine_code", with_an_assembler_there_is_machine_code)
             .with_ignored_flag(ignored),
@@ -49,6 +51,20 @@ fn packed(arguments: &[&str]) -> Result<Vec<u8>, Failed> {
     let kernels = Pack::parse(&bytes)?.kernels().len();
     ensure(listed.as_array().map(Vec::len) == Some(kernels), &listed)?;
     Ok(bytes)
+}
+
+/// A file that may not become longer than a kilobyte is as good as a full disk.
+fn a_pack_is_replaced_whole_or_not_at_all() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("kernels.pack");
+    std::fs::write(&file, "as it was")?;
+    let limited =
+        "trap '' XFSZ; ulimit -f 2; exec \"$0\" compile --cubin=never --pack \"$1\" vector_add transpose";
+    let program = env!("CARGO_BIN_EXE_tilewright");
+    let output = Command::new("sh").args(["-c", limited, program]).arg(&file).output()?;
+    ensure(output.status.code() == Some(1), String::from_utf8_lossy(&output.stderr))?;
+    ensure(std::fs::read(&file)? == b"as it was", "the pack that was there is lost")?;
+    ensure(std::fs::read_dir(folder.path())?.count() == 1, "something is left behind")
 }
 
 fn a_pack_runs_on_every_device() -> Result<(), Failed> {

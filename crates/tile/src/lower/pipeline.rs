@@ -448,7 +448,7 @@ impl Pipeline {
         let all = func.walk();
         let reads = |op: &&Op| matches!(func.op(**op).code, Opcode::Load | Opcode::LoadIf);
         let changes = all.iter().filter(reads).any(|&op| is_written(func, op, &all));
-        let mut products: Vec<(Op, Product, Vec<(Op, Staged)>)> = Vec::new();
+        let mut products = Vec::new();
         for &op in func.region(body).ops.iter().filter(|&&op| is_dot(func, op)) {
             let data = func.op(op);
             let refused = if dot::is_batched(func, data) {
@@ -502,7 +502,7 @@ impl Pipeline {
                 (Err(_), Some(held)) => (held, None),
                 (Err(_), None) => continue,
             };
-            let factors = of_a.into_iter().chain([(right, of_b)]).collect();
+            let factors: Vec<(Op, Staged)> = of_a.into_iter().chain([(right, of_b)]).collect();
             products.push((op, Product { left, right, atom }, factors));
         }
         let loads =

@@ -10,7 +10,7 @@ use tilewright::layout::LayoutError;
 use tilewright::layout::draw::{self, Colouring};
 use tilewright::layout::expr::{self, FUNCTIONS, Value};
 
-use super::{Failure, table};
+use super::{Failure, table, whole};
 
 /// Options of `layout`.
 #[derive(Debug, Args)]
@@ -117,7 +117,7 @@ fn single(expression: &str, options: &Options, out: &mut dyn Write) -> Result<()
     let value = result.map_err(Failure::input)?;
     if let Some(path) = &options.svg {
         let svg = picture(expression, &value, options).map_err(Failure::input)?;
-        std::fs::write(path, svg).map_err(|error| Failure::file("writing", path, &error))?;
+        whole::write(path, svg)?;
     }
     if !options.json {
         writeln!(out, "{value}")?;

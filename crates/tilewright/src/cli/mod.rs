@@ -13,6 +13,7 @@ mod npy;
 mod product;
 mod shape;
 mod sim;
+mod whole;
 
 use std::ffi::OsString;
 use std::fmt::Display;

@@ -4,12 +4,14 @@
 //! that promises more than the file holds costs nothing: the file is read once, and its size is all that is ever allocated.
 //! NumPy has no bf16; such arrays are written as `uint16`.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use tilewright::hardware::Element;
+
+use super::whole;
 
 /// An array in C order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +95,7 @@ impl Array {
 
     /// Writes a file: all of it or nothing.
     pub(super) fn write(&self, path: &Path) -> Result<(), NpyError> {
-        replace(path, &[&self.head(), &self.bytes])
+        whole::replace(path, &[&self.head(), &self.bytes])
             .map_err(|error| NpyError::File { path: path.into(), error })
     }
 
@@ -151,37 +153,6 @@ impl Array {
         head.push(b'\n');
         head
     }
-}
-
-/// Writes these pieces to a file beside it and gives it the name when it is complete, so that nobody ever sees half of it. What is there
-/// and is no file (a device, a pipe) stays what it is and is written to.
-pub(super) fn replace(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
-    let mut whole = OpenOptions::new();
-    whole.write(true);
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        let mut device = whole.open(path)?;
-        return pieces.iter().try_for_each(|piece| device.write_all(piece));
-    }
-    // A link stays a link: what it leads to is replaced.
-    let target = fs::canonicalize(path);
-    let path = target.as_deref().unwrap_or(path);
-    let Some(name) = path.file_name() else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file name"));
-    };
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(hidden);
-    let mut write = || {
-        let mut file = whole.create(true).truncate(true).open(&temporary)?;
-        pieces.iter().try_for_each(|piece| file.write_all(piece))?;
-        drop(file);
-        fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&temporary);
-    })
 }
 
 #[derive(Debug, PartialEq)]
@@ -361,27 +332,6 @@ mod tests {
         assert_eq!(Array::parse(file([1, 0], line, &[1, 2, 3])).unwrap().shape, [3]);
         let empty = "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 4), }";
         assert!(Array::parse(file([1, 0], empty, &[])).unwrap().bytes.is_empty());
-    }
-
-    /// What is written to a device does not take its place.
-    #[test]
-    #[cfg(unix)]
-    fn only_files_are_replaced() {
-        use std::os::unix::fs::{FileTypeExt, symlink};
-        let folder = tempfile::tempdir().unwrap();
-        let null = folder.path().join("null");
-        symlink("/dev/null", &null).unwrap();
-        replace(&null, &[b"gone"]).unwrap();
-        assert!(fs::metadata(&null).unwrap().file_type().is_char_device());
-        assert!(fs::symlink_metadata(&null).unwrap().is_symlink());
-
-        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
-        fs::write(&file, "old").unwrap();
-        symlink(&file, &link).unwrap();
-        replace(&link, &[b"n", b"ew"]).unwrap();
-        assert_eq!(fs::read(&file).unwrap(), b"new");
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert!(replace(folder.path(), &[b"x"]).is_err());
     }
 
     #[test]

@@ -89,8 +89,19 @@ impl Host<'_> {
         if (down, right) == (columns, 1) {
             return Ok(Grid { values: all, columns });
         }
+        // Views that repeat elements may have more of them than there is memory.
+        let mut values = Vec::new();
+        if values.try_reserve_exact(count.saturating_mul(columns)).is_err() {
+            return Err(Error::argument(
+                "a view",
+                format!("{count} x {columns} elements"),
+                "as many as fit into the memory of this computer",
+                "take fewer rows at a time",
+            ));
+        }
         let places = (0..count).flat_map(|i| (0..columns).map(move |j| i * down + j * right));
-        Ok(Grid { values: places.map(|at| all[at]).collect(), columns })
+        values.extend(places.map(|at| all[at]));
+        Ok(Grid { values, columns })
     }
 
     /// The same as f32.

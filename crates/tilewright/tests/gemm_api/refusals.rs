@@ -299,6 +299,12 @@ fn what_was_not_understood_is_said() {
         refusal(gemm.clone().configuration("swap").plan(&device)),
         "configuration swap: it names no kernel, expected one of a family before it: hopper, ampere, simt, gemv"
     );
+    let most = u32::MAX;
+    let beyond = format!("simt {most}x{most}x{most} {most}x{most} s{most} g{most} p{most}");
+    assert!(refusal(gemm.clone().configuration(&beyond).plan(&device)).contains("powers of two"));
+    let beyond = format!("simt 64x64x16 {0}x{0} s2 g1 p1", 1u32 << 31);
+    let error = refusal(gemm.clone().configuration(&beyond).plan(&device));
+    assert!(error.contains("at most 128 in all"), "{error}");
     let dense = Placement::dense(Storage::RowMajor, 4, 4);
     let gemm =
         gemm.epilogue(Epilogue::new().bias_per_column("b", Element::F32).residual("x", Element::F32, dense));

@@ -222,3 +222,15 @@ fn groups_that_a_matrix_does_not_have_are_refused() {
     let nothing = Rows::new(&x, 0, 4).groups(2);
     assert_eq!(nothing.extents(), (0, 2));
 }
+
+/// Views that repeat elements are matrices of any size, and the CPU needs memory for them.
+#[test]
+fn more_than_there_is_memory_for_is_refused() {
+    let device = Device::cpu();
+    let (x, sum) = (device.upload(&[1.0f32]).unwrap(), device.alloc::<f32>(1).unwrap());
+    let all = Rows::new(&x, 1 << 31, 1 << 31).stride(0).column_stride(0);
+    says(
+        Reduce::Sum.all(&device, all, &sum),
+        "`a view`: found 2147483648 x 2147483648 elements, expected as many as fit into the memory of this computer; take fewer rows at a time",
+    );
+}

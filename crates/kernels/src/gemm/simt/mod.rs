@@ -97,7 +97,6 @@ impl Config {
         problem.check()?;
         let element = self.check_types(problem)?;
         let vector = 16 / element.bytes();
-        let warp = (LANES.0 * self.thread_m, LANES.1 * self.thread_n);
         let extents = [self.m, self.n, self.k, self.thread_m, self.thread_n, self.unrolled];
         let counts = [self.stages, self.group, self.parts];
         if counts.contains(&0) || extents.iter().any(|n| !n.is_power_of_two()) {
@@ -106,15 +105,17 @@ impl Config {
         if self.m > 512 || self.n > 512 || self.k > 128 || self.stages > 16 || self.group > 32 {
             return Err(self.refuse("expected at most 512x512x128, 16 stages and groups of 32"));
         }
-        if self.thread_m < vector || self.thread_n < vector || self.thread_m * self.thread_n > 128 {
+        let held = self.thread_m.saturating_mul(self.thread_n);
+        if self.thread_m < vector || self.thread_n < vector || held > 128 {
             return Err(self.refuse(format!(
                 "a thread has {} times {} elements; expected at least {vector} each way and at most 128 in all",
                 self.thread_m, self.thread_n
             )));
         }
-        if self.thread_m * self.thread_n * element.bytes() > 512 {
+        if held * element.bytes() > 512 {
             return Err(self.refuse("the sums of a thread take more than 128 registers"));
         }
+        let warp = (LANES.0 * self.thread_m, LANES.1 * self.thread_n);
         if !self.m.is_multiple_of(warp.0) || !self.n.is_multiple_of(warp.1) {
             return Err(self.refuse(format!(
                 "a warp has {} times {} elements, which must divide the tile",

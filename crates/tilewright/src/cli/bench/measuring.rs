@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tilewright::device::Device;
 
-use super::super::Failure;
-use super::results::{Journal, Results, check_writable, is_stdout, tables, write_whole};
+use super::super::{Failure, whole};
+use super::results::{Journal, Results, check_writable, is_stdout, tables};
 use super::timing::Effort;
 
 /// Options that are the same for all of them.
@@ -89,7 +89,7 @@ impl Measuring {
             out.flush()?;
         }
         if let Some(path) = &self.plot {
-            write_whole(path, draw(&results).as_bytes())?;
+            whole::write(path, draw(&results).as_bytes())?;
         }
         Ok(results)
     }

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
-use super::Failure;
+use super::{Failure, whole};
 use results::{Results, Row};
 pub(super) use showcase::Showcase;
 
@@ -72,7 +72,7 @@ impl PlotOptions {
             self.put(page::MARK, |page| page::replaced(page, &results, self.picture()))?;
             plot::draw(&results)
         };
-        results::write_whole(&self.out, picture.as_bytes())?;
+        whole::write(&self.out, picture.as_bytes())?;
         Ok(writeln!(out, "{}", self.out.display())?)
     }
 
@@ -93,7 +93,7 @@ impl PlotOptions {
                 page::END
             ))
         })?;
-        results::write_whole(path, text.as_bytes())
+        whole::write(path, text.as_bytes())
     }
 }
 

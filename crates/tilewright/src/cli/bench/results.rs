@@ -20,7 +20,7 @@ use tilewright::cuda::Driver;
 use tilewright::device::{Device, DeviceKind};
 
 use super::super::shape::Shape;
-use super::super::{Failure, npy};
+use super::super::{Failure, whole};
 
 /// A benchmark and its rows, which are of products or of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -268,7 +268,7 @@ impl<R: Clone + Serialize> Journal<R> {
     }
 
     fn keep(&self, path: &Path) -> Result<(), Failure> {
-        write_whole(&partial(path), self.results.to_json()?.as_bytes())
+        whole::write(&partial(path), self.results.to_json()?.as_bytes())
     }
 
     /// All is measured. Where the file cannot be written, the folder for temporary files gets it.
@@ -276,7 +276,7 @@ impl<R: Clone + Serialize> Journal<R> {
         self.results.complete = true;
         let Some(path) = &self.path else { return Ok(self.results) };
         let text = self.results.to_json()?;
-        let Err(problem) = write_whole(path, text.as_bytes()) else {
+        let Err(problem) = whole::write(path, text.as_bytes()) else {
             // All rows are there in full elsewhere, so that none need be kept.
             if let Some(claim) = &mut self.claim {
                 claim.has_rows = false;
@@ -435,7 +435,7 @@ fn write_elsewhere(path: &Path, bytes: &[u8]) -> Option<PathBuf> {
     // Claimed by being created: nothing of others is replaced.
     let free = |path: &PathBuf| OpenOptions::new().write(true).create_new(true).open(path).is_ok();
     let elsewhere = (0..100).map(numbered).find(free)?;
-    write_whole(&elsewhere, bytes).ok().map(|()| elsewhere)
+    whole::write(&elsewhere, bytes).ok().map(|()| elsewhere)
 }
 
 /// Where rows are kept until all are done.
@@ -443,11 +443,6 @@ fn partial(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".partial");
     name.into()
-}
-
-/// Writes a file such that everybody sees all of it or what was there before.
-pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    npy::replace(path, &[bytes]).map_err(|error| Failure::file("writing", path, &error))
 }
 
 /// Today, in the calendar of Greenwich.

@@ -2,7 +2,6 @@
 
 mod pack;
 
-use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -13,7 +12,7 @@ use tilewright::hardware::{Arch, Element};
 use tilewright::kernels::{Entry, find, named};
 use tilewright::lang::Kernel;
 
-use super::{Failure, table};
+use super::{Failure, table, whole};
 
 /// Options of `compile`.
 #[derive(Debug, Args)]
@@ -155,7 +154,7 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
     };
     match &options.output {
         None => out.write_all(text.as_bytes())?,
-        Some(path) => fs::write(path, text).map_err(|error| Failure::file("writing", path, &error))?,
+        Some(path) => whole::write(path, text)?,
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! Packs: kernels compiled ahead of time, in one file.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use tilewright::kernels::TESTED;
 use tilewright::ops::{Error, OPERATORS, Operator};
 use tilewright_ptxas::{Assembler, AssemblerError};
 
-use super::super::{Failure, bytes, table};
+use super::super::{Failure, bytes, table, whole};
 use super::{Cubin, choose, stage};
 
 /// What is to go into a pack.
@@ -114,7 +113,7 @@ pub(super) fn write(
         });
     }
     let written = pack.write();
-    fs::write(path, &written).map_err(|error| Failure::file("writing", path, &error))?;
+    whole::write(path, &written)?;
     let what = if assembler.is_some() { "PTX and machine code" } else { "PTX only: no assembler was used" };
     for operator in left_out {
         writeln!(out, "left out: {operator}")?;
@@ -177,7 +176,7 @@ struct Listed<'a> {
 
 /// Says what is in a pack.
 pub(super) fn info(path: &Path, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    let read = fs::read(path).map_err(|error| Failure::file("reading", path, &error))?;
+    let read = std::fs::read(path).map_err(|error| Failure::file("reading", path, &error))?;
     let pack = Pack::parse(&read).map_err(|error| Failure::input(format!("{}: {error}", path.display())))?;
     let kernels: Vec<Listed<'_>> = pack
         .kernels()

@@ -16,7 +16,7 @@ use tilewright::passes::RemarkKind;
 use tilewright::tile::{Fact, specialise};
 use tilewright_ptxas::{Assembler, AssemblerError, Report};
 
-use super::super::{Failure, table};
+use super::super::{Failure, table, whole};
 use super::{Options, Stage, columns, sass};
 
 /// A kernel in one of its stages.
@@ -249,7 +249,7 @@ impl<'a> Compiled<'a> {
         let title = format!("{} for {arch}", self.name);
         if let Some(path) = &options.html {
             let page = columns::page(&title, &columns);
-            std::fs::write(path, page).map_err(|error| Failure::file("writing", path, &error))?;
+            whole::write(path, page)?;
             return Ok(writeln!(out, "{}: {title}, {} stages side by side", path.display(), columns.len())?);
         }
         let terminal = || table(&[]).width().map(usize::from);

@@ -17,7 +17,7 @@ use serde::Serialize;
 use tilewright::sim::count::{Counts, Gpu, Roofline, estimate};
 use tilewright::sim::{Finding, Launch, Module, Parameter, Report, Simulator};
 
-use super::{Failure, npy, table};
+use super::{Failure, table, whole};
 use argument::{Kept, Ready, Written};
 
 /// Options of `sim`.
@@ -194,7 +194,7 @@ fn show(
         if to_stdout {
             out.write_all(&json)?;
         } else {
-            npy::replace(path, &[&json]).map_err(|error| Failure::file("writing", path, &error))?;
+            whole::write(path, &json)?;
         }
     }
     if !to_stdout {

@@ -19,7 +19,7 @@ use tilewright::kernels::ladder::{LADDER, Step, find};
 use tilewright::ladder::{Counted, LadderError, Measured, Workbench};
 use tilewright::sim;
 
-use super::super::{Failure, npy, table};
+use super::super::{Failure, table, whole};
 use super::results::{is_stdout, tables, today};
 
 /// Options of `bench ladder`.
@@ -111,11 +111,11 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
         if is_stdout(Some(path)) {
             out.write_all(&json)?;
         } else {
-            write_file(path, &json)?;
+            whole::write(path, &json)?;
         }
     }
     if let Some(path) = &options.plot {
-        write_file(path, chart::draw(&results).as_bytes())?;
+        whole::write(path, chart::draw(&results).as_bytes())?;
     }
     if let Some(path) = &options.doc {
         let text = fs::read_to_string(path).map_err(|error| Failure::file("reading", path, &error))?;
@@ -125,13 +125,9 @@ pub(super) fn run(options: &Options, out: &mut dyn Write) -> Result<(), Failure>
                 path.display()
             ))
         })?;
-        write_file(path, text.as_bytes())?;
+        whole::write(path, text.as_bytes())?;
     }
     show(&results, &mut tables(options.json.as_deref(), out))
-}
-
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    npy::replace(path, &[bytes]).map_err(|error| Failure::file("writing", path, &error))
 }
 
 fn read(path: &Path) -> Result<Results, Failure> {

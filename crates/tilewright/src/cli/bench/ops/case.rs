@@ -99,12 +99,21 @@ impl Tensor {
     }
 }
 
+/// Elements of a matrix that any machine has room for.
+const MOST: u64 = 1 << 40;
+
 impl Case {
     /// What makes no sense, in words.
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.rows == 0 || self.columns == 0 {
             return Err(Failure::Input(format!(
                 "found {} x {} elements, expected at least one",
+                self.rows, self.columns
+            )));
+        }
+        if self.elements() > MOST {
+            return Err(Failure::Input(format!(
+                "found {} x {} elements, expected at most 2^40 in all",
                 self.rows, self.columns
             )));
         }
