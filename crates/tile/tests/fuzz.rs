@@ -46,17 +46,16 @@ fn cases_reach_what_is_done_to_few() {
 /// Products of many matrices, by tensor cores and without.
 #[test]
 fn cases_multiply_many_matrices() {
-    let multiplies = |by_threads: bool| {
+    let multiplies = |tensor_cores: bool| {
         move |seed: u64| {
             let case = Case::new(seed, 24);
-            let is_one = |op: Op| {
-                let data = case.func.op(op);
-                data.code == Opcode::Dot && case.func.ty(data.results[0]).shape().unwrap().rank() == 3
-            };
-            let lowered = tilewright_tile::lower(&case.func, Arch::SM_90A).unwrap();
-            let words = "no tensor core multiplies";
-            let has_remark = lowered.remarks.iter().any(|remark| remark.message.contains(words));
-            case.func.walk().into_iter().any(is_one) && has_remark == by_threads
+            let is_product = |op: &Op| case.func.op(*op).code == Opcode::Dot;
+            let rank = |op: Op| case.func.ty(case.func.op(op).results[0]).shape().unwrap().rank();
+            let ranks: Vec<usize> = case.func.walk().into_iter().filter(is_product).map(rank).collect();
+            let lowered = tilewright_tile::lower(&case.func, Arch::SM_90A).unwrap().func;
+            let uses = |op: Op| matches!(lowered.op(op).code, Opcode::Mma | Opcode::Wgmma);
+            let has_some = lowered.walk().into_iter().any(uses);
+            !ranks.is_empty() && ranks.iter().all(|&rank| rank == 3) && has_some == tensor_cores
         }
     };
     assert!((0..400).any(multiplies(true)) && (0..400).any(multiplies(false)));

@@ -16,8 +16,11 @@ impl Gen {
             (Element::F32, Element::F32),
             (Element::I8, Element::I32),
         ]);
+        // Few would be for tensor cores by chance.
+        let whole = if self.random.once_in(2) { 16 } else { 1 };
         let [m, n, k] = [(); 3].map(|()| {
-            let fit: Vec<u32> = EXTENTS.into_iter().filter(|e| e * e <= self.limit).collect();
+            let fits = |e: &u32| e * e <= self.limit.max(16 * 16) && e % whole == 0;
+            let fit: Vec<u32> = EXTENTS.into_iter().filter(fits).collect();
             self.random.pick(&fit)
         });
         let many: &[u32] = match self.random.below(3) {
