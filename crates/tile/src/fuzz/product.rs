@@ -23,8 +23,10 @@ impl Gen {
             let fit: Vec<u32> = EXTENTS.into_iter().filter(fits).collect();
             self.random.pick(&fit)
         });
+        // As many as threads can exchange through shared memory, as numbers of 64 bits.
+        let room = (16384 / (m * n).max(m * k).max(k * n)).min(8);
         let many: &[u32] = match self.random.below(3) {
-            0 => &[self.random.pick(&[1, 2, 3, 4, 6, 8])],
+            0 => &[1 + self.random.below(room)],
             _ => &[],
         };
         let [a, b, c] = [([m, k], factor), ([k, n], factor), ([m, n], sum)]
