@@ -59,19 +59,17 @@ impl Place {
     }
 
     /// Whether threads hold the same elements of both boxes, or the boxes share none, if the two parameters that their pointers come from are the
-    /// very same view: if one is a box that all programs read and the other each program's own, they can be so only where there is one program,
-    /// whose own starts at zero, too.
-    fn is_harmless_in_place(&self, later: &Place, func: &Func, roots: (Value, Value)) -> bool {
+    /// very same view.
+    fn is_harmless_in_place(&self, later: &Place, to: &Lowering<'_>, roots: (Value, Value)) -> bool {
         let held_alike = self.layout == later.layout && self.bytes == later.bytes;
-        let is_constant = |start: &Start| matches!(start, Start::At(_));
-        if self.starts.iter().all(is_constant) && !later.starts.iter().all(is_constant) {
-            return held_alike;
-        }
-        let corresponds = |&(a, b): &(Value, Value)| corresponds(func, (a, b), roots, DEPTH);
+        let corresponds = |&(a, b): &(Value, Value)| corresponds(to.source, (a, b), roots, DEPTH);
         let mut shape =
             std::iter::once((self.pointer, later.pointer)).chain(pairs(&self.strides, &later.strides));
-        let starts_alike = self.starts.iter().zip(&later.starts).all(|starts| match starts {
+        let starts = self.starts.iter().zip(&later.starts).zip(self.layout.shape.extents());
+        let starts_alike = { starts }.all(|(starts, &extent)| match starts {
             (Start::Computed(a), Start::Computed(b)) => corresponds(&(*a, *b)),
+            // What all programs read, and the place of one: it starts at zero, too, or beyond.
+            (Start::At(0), Start::Computed(b)) => to.align.at(*b, 0) >= extent.into(),
             (a, b) => a == b,
         });
         (held_alike && starts_alike || self.is_beside(later)) && shape.all(|pair| corresponds(&pair))
@@ -80,14 +78,14 @@ impl Place {
 
 impl Touched {
     /// Whether threads must meet between this access and a later one.
-    fn meets(&self, later: &Touched, func: &Func) -> bool {
+    fn meets(&self, later: &Touched, to: &Lowering<'_>) -> bool {
         let places = self.place.as_ref().zip(later.place.as_ref());
         match (self.root, later.root) {
             (Some(own), Some(other)) if own != other => {
                 let in_place = self.in_text && !self.writes && later.writes;
                 in_place
                     && !places
-                        .is_some_and(|(place, later)| place.is_harmless_in_place(later, func, (own, other)))
+                        .is_some_and(|(place, later)| place.is_harmless_in_place(later, to, (own, other)))
             }
             _ => {
                 let again = later.place.is_some() && self.by.is_some() && self.by == later.by;
@@ -112,7 +110,7 @@ impl Lowering<'_> {
 
     /// Threads meet if what they did to global memory so far must come before this access.
     pub(super) fn come_to(&mut self, access: &Touched) {
-        if self.scratch.global.iter().any(|before| before.meets(access, self.source)) {
+        if self.scratch.global.iter().any(|before| before.meets(access, self)) {
             self.meet();
         }
     }
@@ -127,15 +125,9 @@ fn corresponds(func: &Func, (a, b): (Value, Value), roots: (Value, Value), depth
     if a == b || constant(func, a).is_some_and(|bits| constant(func, b) == Some(bits)) {
         return true;
     }
-    // Extents and strides follow the pointer among the parameters.
-    let position = |value: Value| match func.value(value).def {
-        Def::Arg(region, i) => (region == func.body()).then_some(i),
-        Def::Result(..) => None,
-    };
-    let from = |value: Value, root: Value| position(value)?.checked_sub(position(root)?);
     match (func.value(a).def, func.value(b).def) {
         (Def::Arg(..), Def::Arg(..)) => {
-            from(a, roots.0).is_some_and(|distance| from(b, roots.1) == Some(distance))
+            part_of(func, a, roots.0).is_some_and(|part| part_of(func, b, roots.1) == Some(part))
         }
         (Def::Result(one, i), Def::Result(other, j)) if depth > 0 => {
             let (one, other) = (func.op(one), func.op(other));
@@ -149,6 +141,18 @@ fn corresponds(func: &Func, (a, b): (Value, Value), roots: (Value, Value), depth
         }
         _ => false,
     }
+}
+
+/// Which part of a view a parameter is: its extents and strides follow its pointer, under its name.
+fn part_of(func: &Func, value: Value, root: Value) -> Option<&str> {
+    let name = |value: Value| match func.value(value).def {
+        Def::Arg(region, i) if region == func.body() => Some(func.params.get(i as usize)?.name.as_str()),
+        _ => None,
+    };
+    let part = name(value)?.strip_prefix(name(root)?)?;
+    let axis = part.strip_prefix("_extent").or_else(|| part.strip_prefix("_stride"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (part.is_empty() || axis.is_some_and(is_number)).then_some(part)
 }
 
 fn pairs<'a>(a: &'a [Value], b: &'a [Value]) -> impl Iterator<Item = (Value, Value)> + 'a {

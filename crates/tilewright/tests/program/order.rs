@@ -81,3 +81,58 @@ fn what_is_replaced_was_read_before() {
         }
     }
 }
+
+/// A vector in place, whose results go elsewhere: by a number, or because the view it is read through begins elsewhere.
+#[kernel]
+fn moved(x: View<f32, 1>, from: Val<u32>, y: View<f32, 1>, to: Val<u32>, size: u32, way: u32) {
+    let read = match way {
+        0 => x.tile([size]).at(0),
+        1 => x.tile([size]).at(from),
+        2 => x.shift(from).tile([size]).at(0),
+        _ => x.slice(0, from, size).tile([size]).at(0),
+    };
+    y.tile([size]).at(to).store(read.load() + 1.0);
+}
+
+#[test]
+fn what_goes_elsewhere_was_read_before() {
+    // `from` and `to` are as far behind their views as each other.
+    for (size, way, from, to) in
+        [(4096u32, 0u32, 0u32, 1000u32), (256, 1, 0, 60), (256, 1, 200, 0), (256, 2, 7, 0), (256, 3, 7, 0)]
+    {
+        let data: Vec<f32> = (0..6000).map(|i| i as f32).collect();
+        let mut expected = data.clone();
+        for i in 0..size as usize {
+            expected[i + to as usize] = data[i + from as usize] + 1.0;
+        }
+        for device in chips() {
+            let program = device.program(&moved::stage(size, way).unwrap()).unwrap();
+            let x = device.upload(&data).unwrap();
+            program
+                .launch(1, &[&x.view([6000]), &from, &x.view([6000]), &to])
+                .unwrap()
+                .expect_clean()
+                .unwrap();
+            assert!(x.to_vec().unwrap() == expected, "{size}, way {way}, from {from} to {to}, {device:?}");
+        }
+    }
+}
+
+/// A square and itself, turned: its program's own is that of the only one.
+#[kernel]
+fn symmetric(x: View<f32, 2>, y: View<f32, 2>) {
+    let [own, turned] = [x, x.transpose()].map(|x| x.tile([32, 32]).at((0, 0)).load());
+    y.partition([32, 32]).store(own + turned);
+}
+
+#[test]
+fn what_is_turned_in_place_was_read_before() {
+    let data: Vec<f32> = (0..32 * 32).map(|i| (i % 37) as f32).collect();
+    let expected: Vec<f32> = (0..32 * 32).map(|i| data[i] + data[i % 32 * 32 + i / 32]).collect();
+    for device in chips() {
+        let x = device.upload(&data).unwrap();
+        let program = device.program(&symmetric::stage().unwrap()).unwrap();
+        program.run(&[&x.view([32, 32]), &x.view([32, 32])]).unwrap().expect_clean().unwrap();
+        assert!(x.to_vec().unwrap() == expected, "{device:?}");
+    }
+}
