@@ -162,18 +162,22 @@ macro_rules! constant_index {
         impl Index for $ty {
             #[track_caller]
             fn byte_offset(self, bits: u32, space: Space) -> Value {
-                let bytes = i64::from(self) * i64::from(bits) / 8;
-                let kind = if space.bits() == 64 { Kind::I64 } else { Kind::I32 };
-                if kind == Kind::I32 && i32::try_from(bytes).is_err() {
-                    trace::error(format!("an offset of {bytes} bytes into shared memory"));
+                let bytes = i128::from(self) * i128::from(bits) / 8;
+                let (kind, name, least, most) = match space.bits() {
+                    64 => (Kind::I64, "global", i64::MIN, i64::MAX),
+                    _ => (Kind::I32, "shared", i32::MIN.into(), i32::MAX.into()),
+                };
+                let offset = i64::try_from(bytes).ok().filter(|bytes| (least..=most).contains(bytes));
+                if offset.is_none() {
+                    trace::error(format!("an offset of {bytes} bytes into {name} memory"));
                 }
-                trace::constant(kind, bytes.cast_unsigned())
+                trace::constant(kind, offset.unwrap_or(0).cast_unsigned())
             }
         }
     )*};
 }
 
-constant_index!(u32, i32);
+constant_index!(u32, i32, u64, i64);
 
 /// How a load or store goes about it: ordering, caches, prefetch. The default is an ordinary access.
 ///

@@ -417,9 +417,9 @@ impl Problem {
         if !self.n.is_multiple_of(self.epilogue.columns_for_one()) {
             return Err(GemmError::Epilogue {
                 reason: format!(
-                    "it makes one column of {}, and n is {}",
-                    self.epilogue.columns_for_one(),
-                    self.n
+                    "it makes one column of {each}, and n is {}; expected a multiple of {each}",
+                    self.n,
+                    each = self.epilogue.columns_for_one(),
                 ),
             });
         }

@@ -1,6 +1,6 @@
 //! Comparisons, `&&` and `||`: `bool` on host values, `Val<bool>` where either side is staged.
 
-use tilewright_ir::{Cmp, Opcode};
+use tilewright_ir::{Cmp, Element as Kind, Opcode, Type, Value};
 
 use super::branch::{Condition, StagedBranch};
 use crate::element::Element;
@@ -75,8 +75,12 @@ impl<T: PartialEq> Equals<T> for T {
 
 #[track_caller]
 pub(crate) fn compare<T>(a: Val<T>, b: impl Operand<T>, how: Cmp) -> Val<bool> {
-    let b = b.val();
-    Val::of(trace::value(Opcode::Cmp, [a.id, b.id], [how.into()], None))
+    // No chip compares floats of 8 bits, and f32 has all of them.
+    let comparable = |value: Value| {
+        let is_small = trace::with(|t| matches!(t.ty(value), Type::Scalar(Kind::E4M3 | Kind::E5M2)));
+        if is_small { trace::value(Opcode::Cvt, [value], [], Type::F32) } else { value }
+    };
+    Val::of(trace::value(Opcode::Cmp, [a.id, b.val().id].map(comparable), [how.into()], None))
 }
 
 macro_rules! comparisons {

@@ -345,8 +345,8 @@ impl<T: Element> Points<T> {
     /// Combines elements into memory, each in one step, and gives the values from before; where nothing was done, the elements
     /// themselves. Ordered with nothing: where it says that other memory is ready or free, [`fence`](crate::fence) goes before or after it.
     ///
-    /// Elements are integers of 32 or 64 bits, for [`Combine::Add`] also f16, bf16, f32 and f64, for [`Combine::Min`], [`Combine::Max`] and
-    /// [`Combine::Exchange`] also f32 and f64.
+    /// Elements are integers of 32 or 64 bits, for [`Combine::Add`] also f16, bf16 (from sm_90 on), f32 and f64, for [`Combine::Min`],
+    /// [`Combine::Max`] and [`Combine::Exchange`] also f32 and f64.
     #[track_caller]
     pub fn atomic(self, op: Combine, value: impl TileOperand<T>) -> Tile<T> {
         trace::here();

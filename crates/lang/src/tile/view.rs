@@ -88,7 +88,8 @@ impl<T: Element, const R: usize> Argument for View<T, R> {
 }
 
 impl<T: Element, const R: usize> View<T, R> {
-    /// A view of memory that a pointer leads to. Strides count elements.
+    /// A view of memory that a pointer leads to. Strides count elements. If it is stored to, each element lies apart from all others, as it
+    /// does in views that are parameters; nobody checks it of this one.
     ///
     /// ```
     /// use tilewright_lang::tile::prelude::*;

@@ -19,7 +19,7 @@ impl Gen {
         // Few would be for tensor cores by chance.
         let whole = if self.random.once_in(2) { 16 } else { 1 };
         let [m, n, k] = [(); 3].map(|()| {
-            let fits = |e: &u32| e * e <= self.limit.max(16 * 16) && e % whole == 0;
+            let fits = |e: &u32| e * e <= self.limit.max(16 * 16) && e.is_multiple_of(whole);
             let fit: Vec<u32> = EXTENTS.into_iter().filter(fits).collect();
             self.random.pick(&fit)
         });

@@ -414,10 +414,13 @@ impl Lowering<'_> {
     }
 
     /// Threads that hold copies must combine once: the first of them does, and tells the others what it found.
-    pub(super) fn atomic(&mut self, data: &OpData) {
+    pub(super) fn atomic(&mut self, data: &OpData) -> Result<(), LowerError> {
         let result = data.results[0];
         let (layout, element) = (self.layout(result), self.element(result));
         let combine = data.get::<Combine>();
+        if element == Element::BF16 && !self.arch.supports(Arch::SM_90) {
+            return Err(self.unsupported(data, "adds bf16 to memory, which takes sm_90; add f16 or f32"));
+        }
         let code = if combine.is_some() { Opcode::Atomic } else { Opcode::AtomicCas };
         // Only what combines can do without what was there.
         let reduces = combine.is_some_and(|combine| combine != Combine::Exchange);
@@ -459,6 +462,7 @@ impl Lowering<'_> {
         let tile = Tile { layout: layout.clone(), registers };
         let tile = if wanted && layout.has_copies() { self.shared_by_first(&tile, element) } else { tile };
         self.hold(result, Held::Tile(tile));
+        Ok(())
     }
 
     fn is_used(&self, value: Value) -> bool {

@@ -531,7 +531,7 @@ impl Lowering<'_> {
             Opcode::TileStore => self.store(op, data)?,
             Opcode::Gather => self.gather(data),
             Opcode::Scatter => self.scatter(data),
-            Opcode::TileAtomic | Opcode::TileAtomicCas => self.atomic(data),
+            Opcode::TileAtomic | Opcode::TileAtomicCas => self.atomic(data)?,
             Opcode::BulkPrefetch => self.prefetch(data),
             Opcode::Fence => self.fence(data),
             Opcode::For => self.for_loop(data)?,

@@ -213,13 +213,15 @@ pub(super) fn index(placement: &Placement, member: u32, row: u32, column: u32) -
         Storage::RowMajor => (row, column),
         Storage::ColumnMajor => (column, row),
     };
-    u64::from(member) * placement.batch_stride + u64::from(slow) * placement.leading + u64::from(fast)
+    let members = u64::from(member).saturating_mul(placement.batch_stride);
+    let lines = u64::from(slow).saturating_mul(placement.leading);
+    members.saturating_add(lines).saturating_add(fast.into())
 }
 
-/// Elements from the first to the last of a batch of matrices.
+/// Elements from the first to the last of a batch of matrices: as many as a number of 64 bits can say, if there are more.
 pub(super) fn footprint(placement: &Placement, rows: u32, columns: u32, batch: u32) -> u64 {
     match (rows.checked_sub(1), columns.checked_sub(1), batch.checked_sub(1)) {
-        (Some(row), Some(column), Some(member)) => index(placement, member, row, column) + 1,
+        (Some(row), Some(column), Some(member)) => index(placement, member, row, column).saturating_add(1),
         _ => 0,
     }
 }

@@ -2,7 +2,7 @@
 
 use tilewright_hardware::Element;
 use tilewright_kernels::gemm::epilogue::{Access, Shape};
-use tilewright_kernels::gemm::{Batching, Footprint, Placement, Problem, Types};
+use tilewright_kernels::gemm::{Batching, Footprint, Placement, Problem, Storage, Types};
 
 use super::builder::WIDEST;
 use super::{Error, Workspace};
@@ -144,6 +144,14 @@ impl Matrix<'_> {
     /// Which part of the memory a batch of it takes, in elements.
     fn place(&self, batch: u32) -> Footprint {
         Footprint::of_matrix(self.placement, (self.rows, self.columns), batch)
+    }
+
+    /// Elements of a line: of what lies side by side.
+    pub(super) fn line(&self) -> u32 {
+        match self.placement.storage {
+            Storage::RowMajor => self.columns,
+            Storage::ColumnMajor => self.rows,
+        }
     }
 
     /// Elements from the first to the last of a batch, if that is a number.

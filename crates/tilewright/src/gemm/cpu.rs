@@ -163,6 +163,8 @@ impl<'a> Totals<'a> {
 trait Real: HostNumber + Copy + Send + Sync + Into<f64> + 'static {
     const ZERO: Self;
     const ONE: Self;
+    /// The type of memory that needs no conversion.
+    const OWN: Element;
     fn of(value: f64) -> Self;
     /// The numbers of a matrix.
     fn numbers(bytes: &[u8], element: Element) -> Cow<'_, [Self]>;
@@ -178,6 +180,7 @@ fn borrowed<T: bytemuck::AnyBitPattern + bytemuck::NoUninit>(bytes: &[u8]) -> Co
 impl Real for f32 {
     const ZERO: f32 = 0.0;
     const ONE: f32 = 1.0;
+    const OWN: Element = Element::F32;
 
     #[allow(clippy::cast_possible_truncation, reason = "rounded to the nearest")]
     fn of(value: f64) -> f32 {
@@ -225,6 +228,7 @@ fn small(bytes: &[u8], value: impl Fn(u8) -> f32) -> Vec<f32> {
 impl Real for f64 {
     const ZERO: f64 = 0.0;
     const ONE: f64 = 1.0;
+    const OWN: Element = Element::F64;
 
     fn of(value: f64) -> f64 {
         value
@@ -268,7 +272,16 @@ struct Numbers<'m, R: Clone> {
     column: usize,
 }
 
-impl<R: Real> Numbers<'_, R> {
+impl<'m, R: Real> Numbers<'m, R> {
+    /// Lines of a matrix, so many elements apart.
+    fn new(all: Cow<'m, [R]>, storage: Storage, apart: usize) -> Numbers<'m, R> {
+        let (row, column) = match storage {
+            Storage::RowMajor => (apart, 1),
+            Storage::ColumnMajor => (1, apart),
+        };
+        Numbers { all, row, column }
+    }
+
     fn at(&self, row: usize, column: usize) -> R {
         self.all.get(row * self.row + column * self.column).copied().unwrap_or(R::ZERO)
     }
@@ -305,20 +318,36 @@ impl Member<'_, '_> {
     }
 
     fn read<R: Real>(&self, matrix: &Matrix<'_>, buffer: &DynBuffer) -> Result<Numbers<'_, R>, SimError> {
+        if u64::from(matrix.line()) != matrix.placement.leading && matrix.element != R::OWN {
+            return self.read_lines(matrix, buffer);
+        }
+        let all = R::numbers(self.bytes(matrix, buffer)?, matrix.element);
+        Ok(Numbers::new(all, matrix.placement.storage, index(matrix.placement.leading)))
+    }
+
+    /// Nothing but the lines of a matrix: what lies between them may be much more, and is somebody else's.
+    fn read_lines<R: Real>(
+        &self,
+        matrix: &Matrix<'_>,
+        buffer: &DynBuffer,
+    ) -> Result<Numbers<'static, R>, SimError> {
+        let bytes = self.bytes(matrix, buffer)?;
+        let width = matrix.element.bytes() as usize;
+        let (line, pitch) = (index(matrix.line().into()), index(matrix.placement.leading));
+        let mut lines = Vec::new();
+        bytes.chunks(pitch * width).for_each(|from| lines.extend_from_slice(&from[..line * width]));
+        let all = R::numbers(&lines, matrix.element).into_owned();
+        Ok(Numbers::new(all.into(), matrix.placement.storage, line))
+    }
+
+    /// The memory of a matrix of this member, from its first element to its last.
+    fn bytes(&self, matrix: &Matrix<'_>, buffer: &DynBuffer) -> Result<&[u8], SimError> {
         let elements = matrix.footprint(1).unwrap_or(u64::MAX);
-        let all = if elements == 0 {
-            Cow::default()
-        } else {
-            let bytes = index(elements.saturating_mul(u64::from(matrix.element.bytes())));
-            let place = self.memory.at(self.address(matrix, buffer)?, bytes)?;
-            R::numbers(self.memory.bytes(place)?, matrix.element)
-        };
-        let leading = index(matrix.placement.leading);
-        let (row, column) = match matrix.placement.storage {
-            Storage::RowMajor => (leading, 1),
-            Storage::ColumnMajor => (1, leading),
-        };
-        Ok(Numbers { all, row, column })
+        if elements == 0 {
+            return Ok(&[]);
+        }
+        let bytes = index(elements.saturating_mul(u64::from(matrix.element.bytes())));
+        self.memory.bytes(self.memory.at(self.address(matrix, buffer)?, bytes)?)
     }
 
     fn factors<R: Real>(&self) -> Result<(Numbers<'_, R>, Numbers<'_, R>), SimError> {
@@ -329,7 +358,7 @@ impl Member<'_, '_> {
     fn floats<R: Real>(self) -> Result<(), Error> {
         let (a, b) = self.factors::<R>().map_err(DeviceError::from)?;
         let (rows, columns, depth) = self.extents();
-        let mut sums = self.room::<R>();
+        let mut sums = self.room::<R>()?;
         multiply(&mut sums, (rows, columns, 0..depth), &a, &b);
         self.finish(&sums)
     }
@@ -340,7 +369,7 @@ impl Member<'_, '_> {
         let (rows, columns, depth) = self.extents();
         let largest = |element| if element == Element::U8 { 255 } else { 128 };
         let steps = (1 << 24) / (largest(self.problem.types.a) * largest(self.problem.types.b));
-        let mut part = self.room::<f32>();
+        let mut part = self.room::<f32>()?;
         let mut sums = vec![0i32; part.all.len()];
         for start in (0..depth).step_by(steps) {
             multiply(&mut part, (rows, columns, start..depth.min(start + steps)), &a, &b);
@@ -366,13 +395,16 @@ impl Member<'_, '_> {
         (self.problem.m as usize, self.problem.n as usize, self.problem.k as usize)
     }
 
-    /// Room for the sums, without gaps: in the order of D if they are all, else by rows, which is how epilogues go.
-    fn room<R: Real>(&self) -> Numbers<'static, R> {
+    /// Room for the sums, without gaps: in the order of D if they are all, else by rows, which is how epilogues go. None for a D that is not
+    /// there, as behind an address in a list, which nobody has looked at yet.
+    fn room<R: Real>(&self) -> Result<Numbers<'static, R>, Error> {
+        let [_, _, d, _] = matrices(self.problem);
+        self.bytes(&d, &self.arguments.d).map_err(DeviceError::from)?;
         let (rows, columns, _) = self.extents();
         let by_columns =
             self.problem.epilogue.is_identity() && self.problem.d.storage == Storage::ColumnMajor;
         let (row, column) = if by_columns { (1, rows) } else { (columns, 1) };
-        Numbers { all: vec![R::ZERO; rows * columns].into(), row, column }
+        Ok(Numbers { all: vec![R::ZERO; rows * columns].into(), row, column })
     }
 
     /// From sums to D.
@@ -393,9 +425,9 @@ impl Member<'_, '_> {
         // Only factors are rounded to tf32.
         let c = Matrix { element: Types::in_memory(c.element), ..c };
         let given = arguments.c.as_ref().filter(|_| problem.epilogue.reads_c());
-        let c = given.map(|buffer| self.read::<R>(&c, buffer)).transpose().map_err(DeviceError::from)?;
-        // Its own, since memory is written while it is read.
-        let c = c.map(|Numbers { all, row, column }| Numbers { all: all.into_owned().into(), row, column });
+        // A copy, since memory is written while it is read.
+        let c =
+            given.map(|buffer| self.read_lines::<R>(&c, buffer)).transpose().map_err(DeviceError::from)?;
         let (rows, columns, wide) = (d.rows as usize, d.columns as usize, problem.n as usize);
         let row = |row: u32| {
             let i = row as usize;
@@ -440,11 +472,7 @@ impl Member<'_, '_> {
         }
         let address = self.address(&d, &self.arguments.d)?;
         let width = u64::from(d.element.bytes());
-        let line = match d.placement.storage {
-            Storage::RowMajor => d.columns,
-            Storage::ColumnMajor => d.rows,
-        };
-        let (line, pitch) = (u64::from(line) * width, d.placement.leading * width);
+        let (line, pitch) = (u64::from(d.line()) * width, d.placement.leading * width);
         let piece = if line == pitch { bytes.len() } else { index(line) };
         for (i, line) in (0..).zip(bytes.chunks(piece)) {
             let place = self.memory.at(address + i * pitch, line.len())?;

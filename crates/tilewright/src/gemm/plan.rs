@@ -221,6 +221,10 @@ impl Plan {
             return Ok(Vec::new());
         };
         let workspace = arguments.workspace.as_ref().unwrap_or(&self.inner.workspace);
+        // Nothing is allocated for a product that is none.
+        if workspace.bytes() < recipe.workspace {
+            check(device, problem, arguments)?;
+        }
         let taken = match recipe.workspace {
             0 => None,
             _ if workspace.device() != device => return Err(other_device("the workspace", device)),

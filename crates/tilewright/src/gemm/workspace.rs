@@ -99,7 +99,16 @@ impl Workspace {
             }
             // The old memory first: on a full device there may not be room for both.
             *state = State::default();
-            state.buffer = Some(self.device.alloc(usize::try_from(recipe.workspace).unwrap_or(usize::MAX))?);
+            let bytes = usize::try_from(recipe.workspace).unwrap_or(usize::MAX);
+            let buffer = self.device.alloc(bytes).map_err(|error| {
+                Error::argument(
+                    "the workspace",
+                    format!("no room for {bytes} bytes ({error})"),
+                    "memory for sums or copies of factors",
+                    "free some, or plan with a `Planner` whose workspace has a size that stays",
+                )
+            })?;
+            state.buffer = Some(buffer);
         }
         // Until all launches are enqueued, nobody can rely on anything.
         let stranger = state.user.take() != Some(user);

@@ -26,6 +26,13 @@ fn mistakes_in_the_description_are_explained() {
         "configuration hoper 128x128: the first word is `hoper`, expected the name of a family: \
          hopper, ampere, simt, gemv"
     );
+    let simulator = Device::simulator_with(Options { chip: Some(Arch::SM_80), ..Options::default() });
+    let warps = gemm().configuration("ampere 64x64x16 w2147483648x2 i8 s3 g1 p1");
+    assert!(refusal(warps.plan(&simulator)).contains("4294967295 threads; a block has at most 1024"));
+    assert_eq!(
+        plan(Gemm::new(4, 7, 8).element::<f32>().epilogue(Epilogue::new().swiglu())),
+        "the epilogue cannot be computed: it makes one column of 2, and n is 7; expected a multiple of 2"
+    );
     assert!(plan(gemm().types(Types::of(Element::U64))).contains("there is no product of u64 and u64"));
     assert!(
         plan(Gemm::new(1 << 33, 1, 1).element::<f32>())
@@ -115,6 +122,28 @@ fn mistakes_in_the_arguments_are_explained() {
         plan.run(&Arguments::new(&a, &b, &d)).unwrap();
         assert_eq!(d.to_vec().unwrap(), [8.0; 24]);
     }
+}
+
+/// Nothing is allocated for what cannot be run anyway.
+#[test]
+fn memory_is_for_products_whose_arguments_are_right() {
+    for device in available() {
+        let gemm = Gemm::new(64, 64, 1 << 14).element::<bf16>();
+        let text = "hopper 64x64x64B c1x1 s4 coop1 m1 split8";
+        let algorithm = if device.kind() == DeviceKind::Cpu { gemm } else { gemm.configuration(text) };
+        let plan = algorithm.plan(&device).unwrap();
+        let few = device.alloc::<bf16>(4).unwrap();
+        let workspace = Workspace::new(&device);
+        let found = refusal(plan.run(&Arguments::new(&few, &few, &few).workspace(&workspace)));
+        assert!(found.starts_with("A: found 4 elements, expected at least 1048576"), "{found}");
+        assert_eq!(workspace.bytes(), 0);
+        assert!(plan.workspace_bytes() > 0 || device.kind() == DeviceKind::Cpu);
+    }
+    let device = Device::cpu();
+    let list = device.upload(&[0u64]).unwrap();
+    let plan = Gemm::new(1 << 22, 1 << 22, 0).element::<f32>().pointers().plan(&device).unwrap();
+    let found = refusal(plan.run(&Arguments::new(&list, &list, &list)));
+    assert!(found.contains("0x0"), "{found}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod products;
 mod results;
 mod sort;
 mod take;
+mod types;
 
 use tilewright::compiler::Compiler;
 use tilewright::device::{self, BufferView, Device, DeviceError, DeviceKind, Fact, Options, Report};

@@ -115,7 +115,7 @@ impl Config {
     /// Threads of a block.
     #[must_use]
     pub fn threads(&self) -> u32 {
-        self.warps_m * self.warps_n * 32
+        self.warps_m.saturating_mul(self.warps_n).saturating_mul(32)
     }
 
     /// Rows and columns of one warp.
@@ -150,7 +150,10 @@ impl Config {
             return Err(self.refuse(format!("{} stages; expected 2 to 8", self.stages)));
         }
         if self.group == 0 || self.parts == 0 {
-            return Err(self.refuse("groups and parts are at least 1"));
+            return Err(self.refuse(format!(
+                "groups of {} and {} parts; expected at least 1 of each",
+                self.group, self.parts
+            )));
         }
         if self.threads() > 1024 {
             return Err(self.refuse(format!("{} threads; a block has at most 1024", self.threads())));

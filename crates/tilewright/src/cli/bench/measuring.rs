@@ -70,7 +70,16 @@ impl Measuring {
     /// Begins to keep results. Files that cannot be written are noticed here, before anything is measured.
     pub(super) fn begin<R: Clone + Serialize>(&self, head: Results<R>) -> Result<Journal<R>, Failure> {
         if let Some(path) = &self.plot {
+            if is_stdout(Some(path)) {
+                let why =
+                    "--plot: found `-`, expected the name of a file; --json has `-` for standard output";
+                return Err(Failure::Input(why.to_owned()));
+            }
             check_writable(path)?;
+            if self.json.as_ref().is_some_and(|json| whole::is_same(json, path)) {
+                let why = format!("--json and --plot: found {} twice, expected two files", path.display());
+                return Err(Failure::Input(why));
+            }
         }
         Journal::begin(self.json.clone(), head)
     }

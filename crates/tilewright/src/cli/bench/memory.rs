@@ -41,9 +41,9 @@ impl Memory {
         let Problem { m, n, k, batch, types, .. } = *problem;
         let sizes = [(&problem.a, m, k, types.a), (&problem.b, k, n, types.b), (&problem.d, m, n, types.d)]
             .map(|(placement, rows, columns, element)| {
-                footprint(placement, rows, columns, batch) * u64::from(element.bytes())
+                footprint(placement, rows, columns, batch).saturating_mul(element.bytes().into())
             });
-        let count = count(device, sizes.iter().sum(), wanted)?;
+        let count = count(device, sizes.into_iter().fold(0, u64::saturating_add), wanted)?;
         let [a, b, d] = sizes;
         let a = several(device, Some(&inputs.a), a, count).map_err(broken)?;
         let b = several(device, Some(&inputs.b), b, count).map_err(broken)?;
@@ -79,7 +79,7 @@ pub(super) fn several(
 ) -> Result<Vec<Buffer<u8>>, DeviceError> {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     // An empty matrix has an address all the same.
-    let step = bytes.max(1).next_multiple_of(ALIGNMENT);
+    let step = bytes.max(1).checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX);
     let all = size(step.saturating_mul(count));
     let memory = device.alloc::<u8>(all)?;
     if let Some(pattern) = contents {

@@ -249,6 +249,7 @@ impl<R: Clone + Serialize> Journal<R> {
             if path.is_dir() {
                 return Err(Failure::Machine(format!("writing {}: it is a folder", path.display())));
             }
+            check_writable(path)?;
             journal.claim = Some(Claim::new(partial(path), journal.results.to_json()?.as_bytes())?);
         }
         Ok(journal)
