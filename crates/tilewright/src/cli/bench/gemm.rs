@@ -170,7 +170,13 @@ impl Options {
             }
         }
         // What makes no sense is said before anything is measured.
-        cases.iter().try_for_each(|case| case.problem().map(drop))?;
+        for case in &cases {
+            let named = |failure: Failure| {
+                let Case { shape, element, layout, finish } = case;
+                Failure::Input(format!("{shape} {element} {layout} {finish}: {}", failure.message()))
+            };
+            case.problem().map_err(named)?;
+        }
         Ok(cases)
     }
 
