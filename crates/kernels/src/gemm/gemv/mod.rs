@@ -172,7 +172,10 @@ impl Config {
         }
         let all = [self.tiles, self.warps, self.stages, self.parts];
         if all.contains(&0) || !self.tiles.is_power_of_two() || !self.warps.is_power_of_two() {
-            return Err(self.refuse("nothing is zero, and tiles and warps are powers of two"));
+            return Err(self.refuse(format!(
+                "{} tiles, {} warps, {} stages and {} parts; expected powers of two of the first two, and at least 1 of the others",
+                self.tiles, self.warps, self.stages, self.parts
+            )));
         }
         if self.warps > 16 || self.tiles > 8 {
             return Err(self.refuse("expected at most 16 warps and 8 tiles"));

@@ -100,7 +100,9 @@ impl Config {
         let extents = [self.m, self.n, self.k, self.thread_m, self.thread_n, self.unrolled];
         let counts = [self.stages, self.group, self.parts];
         if counts.contains(&0) || extents.iter().any(|n| !n.is_power_of_two()) {
-            return Err(self.refuse("extents are powers of two, and nothing is zero"));
+            return Err(self.refuse(format!(
+                "extents {extents:?} and counts {counts:?}; expected powers of two, and counts of at least 1"
+            )));
         }
         if self.m > 512 || self.n > 512 || self.k > 128 || self.stages > 16 || self.group > 32 {
             return Err(self.refuse("expected at most 512x512x128, 16 stages and groups of 32"));
