@@ -63,6 +63,7 @@ impl Place {
     fn is_harmless_in_place(&self, later: &Place, to: &Lowering<'_>, roots: (Value, Value)) -> bool {
         let held_alike = self.layout == later.layout && self.bytes == later.bytes;
         let corresponds = |&(a, b): &(Value, Value)| corresponds(to.source, (a, b), roots, DEPTH);
+        let as_many_axes = self.strides.len() == later.strides.len();
         let mut shape =
             std::iter::once((self.pointer, later.pointer)).chain(pairs(&self.strides, &later.strides));
         let starts = self.starts.iter().zip(&later.starts).zip(self.layout.shape.extents());
@@ -72,7 +73,9 @@ impl Place {
             (Start::At(0), Start::Computed(b)) => to.align.at(*b, 0) >= extent.into(),
             (a, b) => a == b,
         });
-        (held_alike && starts_alike || self.is_beside(later)) && shape.all(|pair| corresponds(&pair))
+        as_many_axes
+            && shape.all(|pair| corresponds(&pair))
+            && (held_alike && starts_alike || self.is_beside(later))
     }
 }
 
