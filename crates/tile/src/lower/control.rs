@@ -200,7 +200,7 @@ impl Lowering<'_> {
         before
     }
 
-    /// The loop may have had no round at all.
+    /// The body may have run or not.
     pub(super) fn leave_loop(&mut self, before: State) {
         let after = self.scratch.state();
         self.scratch.join(vec![before, after]);
@@ -232,7 +232,7 @@ impl Lowering<'_> {
         operands.extend(self.flatten_all(&self.carried(&end[1..]), &passed));
         self.push(Opcode::Condition, operands, [], []);
         self.builder.close();
-        // The loop ends after a test, at least one.
+        // The loop ends after a test, which comes before all of the body or after all of it.
         let tested = self.scratch.state();
         self.fill(op, |this, region| {
             this.arguments(body, region);
@@ -240,7 +240,7 @@ impl Lowering<'_> {
             let end = this.carried(&this.end_of(body));
             Ok(this.flatten_all(&end, &carried))
         })?;
-        self.scratch.restore(tested);
+        self.leave_loop(tested);
         self.rounds -= 1;
         self.round = outer;
         let results = self.builder.func.op(op).results.to_vec();

@@ -146,16 +146,21 @@ fn corresponds(func: &Func, (a, b): (Value, Value), roots: (Value, Value), depth
     }
 }
 
-/// Which part of a view a parameter is: its extents and strides follow its pointer, under its name.
-fn part_of(func: &Func, value: Value, root: Value) -> Option<&str> {
-    let name = |value: Value| match func.value(value).def {
-        Def::Arg(region, i) if region == func.body() => Some(func.params.get(i as usize)?.name.as_str()),
-        _ => None,
+/// Which part of a view a parameter is, and the rank of the view: its extents, and then its strides, follow its pointer, under its name.
+fn part_of(func: &Func, value: Value, root: Value) -> Option<(usize, usize)> {
+    let position = |value: Value| match func.value(value).def {
+        Def::Arg(region, i) => (region == func.body()).then_some(i as usize),
+        Def::Result(..) => None,
     };
-    let part = name(value)?.strip_prefix(name(root)?)?;
-    let axis = part.strip_prefix("_extent").or_else(|| part.strip_prefix("_stride"));
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    (part.is_empty() || axis.is_some_and(is_number)).then_some(part)
+    let root = position(root)?;
+    let part = position(value)?.checked_sub(root)?;
+    let own = |i: usize, what: &str, axis: usize| {
+        func.params
+            .get(root + i)
+            .is_some_and(|found| found.name == format!("{}_{what}{axis}", func.params[root].name))
+    };
+    let rank = (0..).take_while(|&axis| own(1 + axis, "extent", axis)).count();
+    (part <= rank || part <= 2 * rank && own(part, "stride", part - rank - 1)).then_some((part, rank))
 }
 
 fn pairs<'a>(a: &'a [Value], b: &'a [Value]) -> impl Iterator<Item = (Value, Value)> + 'a {

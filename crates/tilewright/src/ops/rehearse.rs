@@ -209,9 +209,12 @@ fn causal_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
 fn masked_softmax<T: FloatItem>(on: &Stage<'_>) -> Result<(), Error> {
     let [x, y] = on.matrices::<T, 2>()?;
     let ([mask], positions) = (on.matrices::<bool, 1>()?, on.alloc(on.rows)?);
-    let masked = Softmax::new().mask(&mask);
-    for softmax in [masked, masked.causal(on.rows), masked.positions(&positions)] {
-        softmax.run(on.device, &x, &y)?;
+    let row = on.alloc::<bool>(on.columns)?;
+    // A mask for each row, or one for all.
+    for masked in [Softmax::new().mask(&mask), Softmax::new().mask(Rows::new(&row, 1, on.columns))] {
+        for softmax in [masked, masked.causal(on.rows), masked.positions(&positions)] {
+            softmax.run(on.device, &x, &y)?;
+        }
     }
     Ok(())
 }

@@ -102,7 +102,10 @@ impl<'a> Rope<'a> {
     ) -> Result<(), Error> {
         let (x, cos, sin, y) = (x.into(), cos.into(), sin.into(), y.into());
         let (rows, columns) = x.extents();
-        if self.head == 0 || columns % self.head != 0 {
+        if self.head == 0 {
+            return Err(Error::argument("head", "0", "at least 1", "give the size of a head"));
+        }
+        if !columns.is_multiple_of(self.head) {
             let expected = format!("rows of whole heads, of {} numbers each", self.head);
             return Err(Error::argument(
                 "x",

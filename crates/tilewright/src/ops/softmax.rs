@@ -85,7 +85,7 @@ impl<'a> Softmax<'a> {
     }
 
     /// Causal: the rows are queries, `queries` for each matrix, and the columns are keys. Of a matrix the last query sees all keys, the
-    /// one before all but the last, and so on. A query for which no key is left sees none.
+    /// one before all but the last, and so on. A query for which no key is left sees none. No queries count as one.
     #[must_use]
     pub fn causal(self, queries: usize) -> Self {
         Softmax { sees: Sees::Causal(queries.max(1)), ..self }

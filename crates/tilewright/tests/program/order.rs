@@ -136,3 +136,54 @@ fn what_is_turned_in_place_was_read_before() {
         assert!(x.to_vec().unwrap() == expected, "{device:?}");
     }
 }
+
+/// What a loop of either kind adds up goes elsewhere. The numbers have names as parts of views have.
+#[kernel]
+fn gathered(
+    x: View<f32, 1>,
+    y: View<f32, 1>,
+    x_extent1: Val<u32>,
+    y_extent1: Val<u32>,
+    rounds: Val<u32>,
+    size: u32,
+    way: u32,
+) {
+    let mut sum = Tile::<f32>::zeros([size]);
+    match way {
+        0 => {
+            let mut i = val(0u32);
+            while i < rounds {
+                sum += x.tile([size]).at(x_extent1 + i).load();
+                i = i + 1u32;
+            }
+        }
+        1 => sum = x.tile([size]).at(x_extent1).load(),
+        _ => {
+            for i in 0..rounds {
+                sum += x.tile([size]).at(x_extent1 + i).load();
+            }
+        }
+    }
+    y.tile([size]).at(y_extent1).store(sum);
+}
+
+#[test]
+fn what_loops_add_up_was_read_before() {
+    let data: Vec<f32> = (0..3000).map(|i| (i % 101) as f32).collect();
+    for (size, way, rounds, to) in
+        [(1024usize, 0, 1u32, 100u32), (64, 0, 3, 1), (1024, 1, 1, 100), (1024, 2, 2, 100), (256, 0, 0, 5)]
+    {
+        let mut expected = data.clone();
+        for i in 0..size {
+            expected[i + to as usize] = (0..rounds as usize).map(|round| data[i + round]).sum();
+        }
+        for device in chips() {
+            let program =
+                device.program(&gathered::stage(u32::try_from(size).unwrap(), way).unwrap()).unwrap();
+            let x = device.upload(&data).unwrap();
+            let view = x.view([3000]);
+            program.launch(1, &[&view, &view, &0u32, &to, &rounds]).unwrap().expect_clean().unwrap();
+            assert!(x.to_vec().unwrap() == expected, "{size}, way {way}, {rounds} rounds, {device:?}");
+        }
+    }
+}
