@@ -154,7 +154,7 @@ fn gathered(
             let mut i = val(0u32);
             while i < rounds {
                 sum += x.tile([size]).at(x_extent1 + i).load();
-                i = i + 1u32;
+                i += 1u32;
             }
         }
         1 => sum = x.tile([size]).at(x_extent1).load(),
