@@ -120,20 +120,22 @@ fn what_goes_elsewhere_was_read_before() {
 
 /// A square and itself, turned: its program's own is that of the only one.
 #[kernel]
-fn symmetric(x: View<f32, 2>, y: View<f32, 2>) {
-    let [own, turned] = [x, x.transpose()].map(|x| x.tile([32, 32]).at((0, 0)).load());
-    y.partition([32, 32]).store(own + turned);
+fn symmetric(x: View<f32, 2>, y: View<f32, 2>, n: u32) {
+    let [own, turned] = [x, x.transpose()].map(|x| x.tile([n, n]).at((0, 0)).load());
+    y.partition([n, n]).store(own + turned);
 }
 
 #[test]
 fn what_is_turned_in_place_was_read_before() {
-    let data: Vec<f32> = (0..32 * 32).map(|i| (i % 37) as f32).collect();
-    let expected: Vec<f32> = (0..32 * 32).map(|i| data[i] + data[i % 32 * 32 + i / 32]).collect();
-    for device in chips() {
-        let x = device.upload(&data).unwrap();
-        let program = device.program(&symmetric::stage().unwrap()).unwrap();
-        program.run(&[&x.view([32, 32]), &x.view([32, 32])]).unwrap().expect_clean().unwrap();
-        assert!(x.to_vec().unwrap() == expected, "{device:?}");
+    for n in [16usize, 64] {
+        let data: Vec<f32> = (0..n * n).map(|i| (i % 37) as f32).collect();
+        let expected: Vec<f32> = (0..n * n).map(|i| data[i] + data[i % n * n + i / n]).collect();
+        for device in chips() {
+            let x = device.upload(&data).unwrap();
+            let program = device.program(&symmetric::stage(u32::try_from(n).unwrap()).unwrap()).unwrap();
+            program.run(&[&x.view([n, n]), &x.view([n, n])]).unwrap().expect_clean().unwrap();
+            assert!(x.to_vec().unwrap() == expected, "{n}, {device:?}");
+        }
     }
 }
 
