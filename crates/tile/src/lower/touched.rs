@@ -60,9 +60,9 @@ impl Place {
 
     /// Whether threads hold the same elements of both boxes, or the boxes share none, if the two parameters that their pointers come from are the
     /// very same view.
-    fn is_harmless_in_place(&self, later: &Place, to: &Lowering<'_>, roots: (Value, Value)) -> bool {
+    fn is_harmless_in_place(&self, later: &Place, lowering: &Lowering<'_>, roots: (Value, Value)) -> bool {
         let held_alike = self.layout == later.layout && self.bytes == later.bytes;
-        let corresponds = |&(a, b): &(Value, Value)| corresponds(to.source, (a, b), roots, DEPTH);
+        let corresponds = |&(a, b): &(Value, Value)| corresponds(lowering.source, (a, b), roots, DEPTH);
         let as_many_axes = self.strides.len() == later.strides.len();
         let mut shape =
             std::iter::once((self.pointer, later.pointer)).chain(pairs(&self.strides, &later.strides));
@@ -70,7 +70,7 @@ impl Place {
         let starts_alike = { starts }.all(|(starts, &extent)| match starts {
             (Start::Computed(a), Start::Computed(b)) => corresponds(&(*a, *b)),
             // What all programs read, and the place of one: it starts at zero, too, or beyond.
-            (Start::At(0), Start::Computed(b)) => to.align.at(*b, 0) >= extent.into(),
+            (Start::At(0), Start::Computed(b)) => lowering.align.at(*b, 0) >= extent.into(),
             (a, b) => a == b,
         });
         as_many_axes
@@ -81,14 +81,15 @@ impl Place {
 
 impl Touched {
     /// Whether threads must meet between this access and a later one.
-    fn meets(&self, later: &Touched, to: &Lowering<'_>) -> bool {
+    fn meets(&self, later: &Touched, lowering: &Lowering<'_>) -> bool {
         let places = self.place.as_ref().zip(later.place.as_ref());
         match (self.root, later.root) {
             (Some(own), Some(other)) if own != other => {
                 let in_place = self.in_text && !self.writes && later.writes;
                 in_place
-                    && !places
-                        .is_some_and(|(place, later)| place.is_harmless_in_place(later, to, (own, other)))
+                    && !places.is_some_and(|(place, later)| {
+                        place.is_harmless_in_place(later, lowering, (own, other))
+                    })
             }
             _ => {
                 let again = later.place.is_some() && self.by.is_some() && self.by == later.by;

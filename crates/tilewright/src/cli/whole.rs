@@ -30,10 +30,11 @@ pub(super) fn replace(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let temporary = path.with_file_name(hidden);
     let mut write = || {
         let mut file = whole.create(true).truncate(true).open(&temporary)?;
-        pieces.iter().try_for_each(|piece| file.write_all(piece))?;
+        // Before anything is in it.
         if let Ok(replaced) = fs::metadata(path) {
             file.set_permissions(replaced.permissions())?;
         }
+        pieces.iter().try_for_each(|piece| file.write_all(piece))?;
         drop(file);
         fs::rename(&temporary, path)
     };

@@ -121,8 +121,8 @@ impl<F: Formula> Elementwise<F> {
         let inputs: Vec<Rows<'_, T>> =
             inputs.iter().map(|input| input.broadcast_rows(rows).broadcast_columns(columns)).collect();
         for (number, input) in (1..).zip(&inputs) {
-            let why = format!("as `y` has, or 1 to be broadcast, for input {number}");
-            expect_extents("inputs", input, (rows, columns), &why)?;
+            let why = format_args!("as `y` has, or 1 to be broadcast, for input {number}");
+            expect_extents("inputs", input, (rows, columns), why)?;
             operands.input("inputs", input)?;
         }
         operands.result("y", &y)?;

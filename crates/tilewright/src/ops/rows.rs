@@ -459,7 +459,7 @@ pub(super) fn expect_extents<T: Item>(
     name: &'static str,
     rows: &Rows<'_, T>,
     (expected_rows, expected_columns): (usize, usize),
-    why: &str,
+    why: impl fmt::Display,
 ) -> Result<(), Error> {
     let (found_rows, found_columns) = rows.extents();
     if (found_rows, found_columns) == (expected_rows, expected_columns) {

@@ -1,10 +1,10 @@
-//! What chips have no instruction for: done by others, or refused in words.
+//! Types where chips have no instruction for them: other instructions do it, or it is refused in words. And constants of any type as indices.
 
 use tilewright::lang::tile::prelude::*;
 
 use super::*;
 
-/// Which elements are less, and which are those of the row before.
+/// Which elements of one type are less than a number, and which of another are themselves: all but NaN.
 #[kernel]
 fn compared(x: View<E4m3, 1>, y: View<E5m2, 1>, less: View<bool, 1>, same: View<bool, 1>, edge: Val<E4m3>) {
     less.tile([256]).at(0).store(x.tile([256]).at(0).load() < edge);

@@ -249,7 +249,6 @@ impl<R: Clone + Serialize> Journal<R> {
             if path.is_dir() {
                 return Err(Failure::Machine(format!("writing {}: it is a folder", path.display())));
             }
-            check_writable(path)?;
             journal.claim = Some(Claim::new(partial(path), journal.results.to_json()?.as_bytes())?);
         }
         Ok(journal)
@@ -305,7 +304,8 @@ impl Claim {
     /// Makes the file with what it holds at first, so that nobody ever finds it empty.
     fn new(path: PathBuf, bytes: &[u8]) -> Result<Claim, Failure> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
-        let unwritable = |error| Failure::file("writing", &path, &error);
+        // The kind alone: the rest is about a name that nobody has given.
+        let unwritable = |error: std::io::Error| Failure::file("writing", &path, &error.kind().into());
         let made = NamedTempFile::new_in(folder).and_then(|mut file| file.write_all(bytes).map(|()| file));
         let mut file = made.map_err(unwritable)?;
         // Before anybody can find it.
@@ -414,13 +414,13 @@ impl Drop for Claim {
 
 /// Finds out whether a file can be written at the end, and leaves things as they are.
 pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
-    let existed = path.exists();
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| Failure::file("writing", path, &error))?;
-    if !existed {
-        let _ = std::fs::remove_file(path);
-    }
-    Ok(())
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    let written = match path.exists() {
+        true => OpenOptions::new().append(true).open(path).map(drop),
+        // Under another name: somebody else may be about to write this one.
+        false => NamedTempFile::new_in(folder).map(drop),
+    };
+    written.map_err(|error| Failure::file("writing", path, &error.kind().into()))
 }
 
 /// Writes a file of that name to the folder for temporary files, under a number of its own if there is one already.
